@@ -1,0 +1,1 @@
+"""Runs the language-neutral vectors: ``python -m tests.vector_runner [DIR] [--files "a.json b.json"]``."""
