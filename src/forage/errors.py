@@ -78,9 +78,9 @@ class EgressCode(StrEnum):
 class EgressError(ForageError):
     """The guard did not let a request through, or could not reach what it had judged.
 
-    ``code`` is the reason, ``host`` the host without userinfo, path or query (None when none could be read), ``block``
-    the address block that matched (DENIED_ADDRESS only), ``rule`` the rule of the policy, ``target`` the refused redirect target (its origin
-    and path, never its query) where there is one.
+    ``code`` is the reason, ``host`` the host without userinfo, path or query (None when none could be read), ``block`` the
+    address block that matched (DENIED_ADDRESS only), ``rule`` the rule of the policy, ``target`` the refused redirect target
+    (its origin and path, never its query) where there is one.
     """
 
     def __init__(
