@@ -1,0 +1,97 @@
+# What contributors and continuous integration run. Needs python3 (3.11 or newer), make and a package index; `make help` lists the targets.
+
+PYTHON ?= python3
+VENV ?= .venv
+VECTORS ?= tests/vectors
+FILES ?=
+ARGS ?=
+
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+SOURCES := src tests benchmarks tools
+SYSTEM_PACKAGES := nginx-light python3-doc strace valgrind
+# Two workers: much of the suite waits on sockets and clocks.
+PYTEST := $(PY) -m pytest
+WORKERS ?= 2
+UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--only-binary :all: --custom-compile-command "make lock" pyproject.toml
+
+.PHONY: help demo test check lint format types contracts vectors cov lock lock-upgrade system env-run env-dev clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo     crawl a bundled site on loopback through the guard, show what was captured and what was refused"
+	@echo "make test     lint, types, import contracts, vectors and the test suite (ARGS=... goes to pytest)"
+	@echo "make check    make test with coverage and its floor"
+	@echo "make lint     ruff, flake8-async, import contracts     make format   rewrite files as ruff formats them"
+	@echo "make types    mypy --strict                            make cov      the test suite with coverage and its floor"
+	@echo "make vectors  language-neutral vectors; VECTORS=DIR another folder, FILES=\"a.json b.json\" only some"
+	@echo "make lock     locks that fit pyproject.toml            make lock-upgrade   the same with the newest releases"
+	@echo "make clean    remove the environment and caches"
+	@echo "PYTHON=python3.13 names the interpreter, VENV=DIR the environment."
+
+# Environments: nothing happens when the lock, pyproject.toml and the interpreter are those of the last run.
+
+env-run:
+	@$(PYTHON) tools/make_venv.py $(VENV) requirements/run.txt
+
+env-dev:
+	@$(PYTHON) tools/make_venv.py $(VENV) requirements/dev.txt
+
+system:
+	@$(PYTHON) tools/system_packages.py $(SYSTEM_PACKAGES)
+
+# The main job.
+
+demo: env-run
+	@$(BIN)/forage demo
+
+# Checks. The closing lines of `make test` are pytest's.
+
+test: env-dev system
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint types
+	@$(PYTEST) --numprocesses=$(WORKERS) --dist=worksteal $(ARGS)
+
+check: env-dev system
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint types
+	@$(MAKE) --no-print-directory cov
+
+lint: env-dev contracts
+	@$(BIN)/ruff check --quiet $(SOURCES)
+	@$(BIN)/ruff format --quiet --check $(SOURCES)
+	@$(PY) -m flake8 --select ASYNC $(SOURCES)
+
+format: env-dev
+	@$(BIN)/ruff check --quiet --fix-only $(SOURCES)
+	@$(BIN)/ruff format --quiet $(SOURCES)
+
+contracts: env-dev
+	@$(BIN)/lint-imports --no-logo
+
+types: env-dev
+	@$(BIN)/mypy
+
+vectors: env-dev
+	@$(PY) -m tests.vector_runner $(VECTORS) --files "$(FILES)"
+
+cov: env-dev system
+	@rm -f .coverage .coverage.*
+	@$(PY) -m coverage run -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(ARGS)
+	@$(PY) -m coverage combine --quiet
+	@$(PY) -m coverage report
+
+# Locks hold every wheel's hash for all supported Pythons and no index address. `dev` holds what `run` holds, at the same releases.
+
+$(BIN)/uv:
+	@$(PYTHON) tools/make_venv.py $(VENV) requirements/dev.txt
+
+lock: $(BIN)/uv
+	@$(UV_COMPILE) $(UPGRADE) --group build --output-file requirements/run.txt
+	@$(UV_COMPILE) $(UPGRADE) --group build --group test --group lint --group lock --constraints requirements/run.txt \
+		--output-file requirements/dev.txt
+
+lock-upgrade:
+	@$(MAKE) --no-print-directory lock UPGRADE=--upgrade
+
+clean:
+	rm -rf $(VENV) .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
