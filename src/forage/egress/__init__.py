@@ -1,0 +1,39 @@
+"""May this connection be made, and to exactly which address: the guard, its resolver and its wire.
+
+Usable alone: the judging half is pure, and nothing here loads a crawler, a store, a browser or an HTML parser. Names load on first use,
+the HTTP client only when a name that needs it is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from forage._lazy import lazy_face
+
+if TYPE_CHECKING:
+    from forage.egress.addresses import AddressRules as AddressRules
+    from forage.egress.addresses import EgressAddress as EgressAddress
+    from forage.egress.addresses import classify_address as classify_address
+    from forage.egress.answers import DnsAnswers as DnsAnswers
+    from forage.egress.answers import Resolver as Resolver
+    from forage.egress.policy import EgressPolicy as EgressPolicy
+    from forage.egress.rules import Judge as Judge
+    from forage.egress.rules import JudgedUrl as JudgedUrl
+    from forage.egress.rules import judge_answers as judge_answers
+    from forage.egress.rules import judge_url as judge_url
+
+__getattr__, __dir__, __all__ = lazy_face(
+    __name__,
+    {
+        "AddressRules": "forage.egress.addresses",
+        "DnsAnswers": "forage.egress.answers",
+        "EgressAddress": "forage.egress.addresses",
+        "EgressPolicy": "forage.egress.policy",
+        "Judge": "forage.egress.rules",
+        "JudgedUrl": "forage.egress.rules",
+        "Resolver": "forage.egress.answers",
+        "classify_address": "forage.egress.addresses",
+        "judge_answers": "forage.egress.rules",
+        "judge_url": "forage.egress.rules",
+    },
+)
