@@ -86,7 +86,7 @@ def _create(folder: Path) -> None:
 
 def _pip(folder: Path, *arguments: str) -> None:
     environment = {name: value for name, value in os.environ.items() if name not in DROPPED}
-    command = [str(folder / "bin" / "python"), "-I", "-m", "pip", "--quiet", *arguments]
+    command = [str(folder / "bin" / "python"), "-I", "-m", "pip", "-qq", *arguments]  # errors only
     # pip's own output goes to stderr: stdout belongs to the command that the environment is made for.
     subprocess.run(command, env={**environment, **SET}, check=True, stdout=sys.stderr)
 

@@ -64,7 +64,7 @@ def _present(sign: str) -> bool:
 def _install(packages: list[str]) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     # Small container images tell dpkg to leave documentation out; ours is test data.
-    apt = ["apt-get", "-q", "-y", "-o", "DPkg::Options::=--path-include=/usr/share/doc/python3*"]
+    apt = ["apt-get", "-qq", "-y", "-o", "Dpkg::Use-Pty=0", "-o", "DPkg::Options::=--path-include=/usr/share/doc/python3*"]
     subprocess.run([*apt, "update"], env=environment, check=True, stdout=sys.stderr)
     # A package must not start its service here: tests start their own, with their own files, and end it.
     ours = not POLICY.exists()

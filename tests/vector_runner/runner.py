@@ -93,7 +93,7 @@ def _load_cases(path: Path) -> list[dict[str, Any]]:
     data = json.loads(text)
     if isinstance(data, dict):
         shared = {k: v for k, v in data.items() if k not in {"cases", "kind", "schema", "family", "note", "clock", "generator"}}
-        cases = data.get("cases", data.get("pages", []))
+        cases: Any = data.get("cases", data.get("pages", []))
         return [{**case, "_file": shared} if shared else case for case in cases]
     return list(data)
 

@@ -1,0 +1,13 @@
+"""Settings that hold for every test.
+
+Property tests are derandomised: the same tree gives the same examples, so that a failure is about the change at hand. To look for new
+examples, run with ``--hypothesis-profile=explore``.
+"""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+settings.register_profile("repeatable", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("explore", deadline=None, max_examples=2_000, print_blob=True)
+settings.load_profile("repeatable")
