@@ -1,0 +1,74 @@
+"""What was received, and how to cite it: snapshots, references, records and stores.
+
+Usable alone: nothing here loads the network, and names load on first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from forage._lazy import lazy_face
+
+if TYPE_CHECKING:
+    from forage.snapshots.model import HashBasis as HashBasis
+    from forage.snapshots.model import Snapshot as Snapshot
+    from forage.snapshots.model import body_bytes as body_bytes
+    from forage.snapshots.model import build_snapshot as build_snapshot
+    from forage.snapshots.model import canonical_clone as canonical_clone
+    from forage.snapshots.model import rendered_snapshot as rendered_snapshot
+    from forage.snapshots.model import snapshot_hash_basis as snapshot_hash_basis
+    from forage.snapshots.model import validate_snapshot as validate_snapshot
+    from forage.snapshots.records import decode_record as decode_record
+    from forage.snapshots.records import encode_record as encode_record
+    from forage.snapshots.records import record_name as record_name
+    from forage.snapshots.records import released_record_name as released_record_name
+    from forage.snapshots.records import snapshot_of_members as snapshot_of_members
+    from forage.snapshots.records import source_directory as source_directory
+    from forage.snapshots.records import verify_record as verify_record
+    from forage.snapshots.reference import Lookup as Lookup
+    from forage.snapshots.reference import SourceRef as SourceRef
+    from forage.snapshots.reference import build_source_ref as build_source_ref
+    from forage.snapshots.reference import envelope_json as envelope_json
+    from forage.snapshots.reference import format_source_ref as format_source_ref
+    from forage.snapshots.reference import identity_digest as identity_digest
+    from forage.snapshots.reference import lookup_of as lookup_of
+    from forage.snapshots.reference import parse_source_ref as parse_source_ref
+    from forage.snapshots.reference import snapshot_digest as snapshot_digest
+    from forage.snapshots.text import DecodedText as DecodedText
+    from forage.snapshots.text import charset_of as charset_of
+    from forage.snapshots.text import decode_text_body as decode_text_body
+    from forage.snapshots.text import is_textual as is_textual
+
+__getattr__, __dir__, __all__ = lazy_face(
+    __name__,
+    {
+        "DecodedText": "forage.snapshots.text",
+        "HashBasis": "forage.snapshots.model",
+        "Lookup": "forage.snapshots.reference",
+        "Snapshot": "forage.snapshots.model",
+        "SourceRef": "forage.snapshots.reference",
+        "body_bytes": "forage.snapshots.model",
+        "build_snapshot": "forage.snapshots.model",
+        "build_source_ref": "forage.snapshots.reference",
+        "canonical_clone": "forage.snapshots.model",
+        "charset_of": "forage.snapshots.text",
+        "decode_record": "forage.snapshots.records",
+        "decode_text_body": "forage.snapshots.text",
+        "encode_record": "forage.snapshots.records",
+        "envelope_json": "forage.snapshots.reference",
+        "format_source_ref": "forage.snapshots.reference",
+        "identity_digest": "forage.snapshots.reference",
+        "is_textual": "forage.snapshots.text",
+        "lookup_of": "forage.snapshots.reference",
+        "parse_source_ref": "forage.snapshots.reference",
+        "record_name": "forage.snapshots.records",
+        "released_record_name": "forage.snapshots.records",
+        "rendered_snapshot": "forage.snapshots.model",
+        "snapshot_digest": "forage.snapshots.reference",
+        "snapshot_hash_basis": "forage.snapshots.model",
+        "snapshot_of_members": "forage.snapshots.records",
+        "source_directory": "forage.snapshots.records",
+        "validate_snapshot": "forage.snapshots.model",
+        "verify_record": "forage.snapshots.records",
+    },
+)

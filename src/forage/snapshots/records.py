@@ -1,0 +1,288 @@
+"""Record bytes to snapshot and back, and the names that records, sources, slots and identities have in a store.
+
+Owns the record text, its verification, the file-name grammar of both generations, the size limits and the order of a history. It opens no
+file. Format: section 5 of the snapshot formats.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from forage._codec import JsonError, dump_compact, load_json, utf16_key
+from forage.errors import InvalidSnapshotError, SnapshotCorruptError, StoreErrorReason
+from forage.snapshots.javascript import js_integer, js_integer_text, js_key_order, js_trim, js_utf8, quote_json
+from forage.snapshots.model import Snapshot, sha256_hex, validate_snapshot
+from forage.snapshots.reference import Lookup, snapshot_digest
+from forage.snapshots.text import CHARSET_TOKEN, decode_text_body
+
+__all__ = [
+    "ENVELOPE_RECORD",
+    "MAX_HISTORY_FILES",
+    "MAX_INDEX_ENTRY_BYTES",
+    "MAX_NAME_BYTES",
+    "MAX_RECORD_BYTES",
+    "RELEASED_RECORD",
+    "decode_record",
+    "encode_record",
+    "envelope_record_name",
+    "first_slot",
+    "iso_time_of",
+    "newest_first",
+    "parse_index_entry",
+    "record_name",
+    "record_slices",
+    "refuse_ambiguous_time",
+    "released_record_name",
+    "snapshot_of_members",
+    "source_directory",
+    "verify_record",
+]
+
+MAX_RECORD_BYTES = 96 * 1024 * 1024
+MAX_HISTORY_FILES = 10_000
+MAX_INDEX_ENTRY_BYTES = 512
+MAX_NAME_BYTES = 255
+
+ENVELOPE_RECORD = re.compile(r"[0-9A-Za-z._-]+-[a-f0-9]{64}\.json")
+"""Names of records since 0.4 (use fullmatch): time, snapshot digest."""
+RELEASED_RECORD = re.compile(r"[0-9A-Za-z._-]+-[a-f0-9]{12}\.json")
+"""Names of records of 0.3 (use fullmatch): time, first digits of the body hash."""
+
+_ISO_RECORD = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2})-([0-9]{2})-([0-9]{2}(?:\.[0-9]{1,9})?Z)-[a-f0-9]{64}\.json")
+_NOT_IN_SOURCE = re.compile(r"[^A-Za-z0-9._-]+")
+_NOT_IN_TIME = re.compile(r"[^0-9A-Za-z._-]")
+_NAME_CUT = 80
+
+# Divisible by 3, so that the base64 of slices may be joined.
+_SLICE = 192 * 1024
+
+
+def source_directory(source_id: str) -> str:
+    """The directory of a source. Case-insensitive file systems are served by the digest at its end."""
+    # The cut comes after the strip: a hyphen may end up last.
+    readable = _NOT_IN_SOURCE.sub("-", source_id).strip("-")[:_NAME_CUT] or "source"
+    return f"{readable}-{sha256_hex(js_utf8(source_id))[:8]}"
+
+
+def _time_part(fetched_at: str) -> str:
+    # Each UTF-16 unit becomes one hyphen.
+    return _NOT_IN_TIME.sub(lambda match: "-" if match[0] <= "\uffff" else "--", fetched_at)
+
+
+def envelope_record_name(fetched_at: str, digest: str) -> str:
+    """The file of the record with this time and snapshot digest."""
+    return f"{_time_part(fetched_at)[:_NAME_CUT] or 'snapshot'}-{digest}.json"
+
+
+def record_name(snapshot: Snapshot) -> str:
+    """The file of a snapshot's record. Raises InvalidSnapshotError when the snapshot is not durable."""
+    return envelope_record_name(snapshot.fetched_at, snapshot_digest(snapshot))
+
+
+def released_record_name(fetched_at: str, body_hash: str) -> str | None:
+    """The file that the 0.3 generation would have used; None when no file can have that name (over 255 bytes)."""
+    name = f"{_time_part(fetched_at)}-{re.sub('[^a-f0-9]', '', body_hash)[:12] or 'snapshot'}.json"
+    return name if len(name) <= MAX_NAME_BYTES else None
+
+
+def iso_time_of(name: str) -> str | None:
+    """The time that an ISO-shaped envelope record name stands for; None for any other name."""
+    match = _ISO_RECORD.fullmatch(name)
+    return None if match is None else ":".join(match.groups())
+
+
+def refuse_ambiguous_time(name: str, fetched_at: str) -> None:
+    """Raise InvalidSnapshotError for a time that is not ISO-8601 but whose record name looks as if it were.
+
+    The newest record is found by names alone; two times must never share one.
+    """
+    if iso_time_of(name) not in {None, fetched_at}:
+        raise InvalidSnapshotError("fetched_at: looks like ISO-8601 but does not use its separators")
+
+
+def first_slot(name: str, ceiling: int) -> int:
+    """Where the search for a capacity slot of this record begins."""
+    return int(sha256_hex(name.encode())[:12], 16) % ceiling
+
+
+def parse_index_entry(text: str) -> str | None:
+    """The record name that an identity entry holds; None when it holds something else."""
+    name = js_trim(text)
+    return name if ENVELOPE_RECORD.fullmatch(name) else None
+
+
+def newest_first(item: Snapshot | Lookup) -> tuple[bytes, str, str]:
+    """Sort key of a history (use ``reverse=True``): time, body hash, digest, as texts of UTF-16 units; so ``00Z`` is above ``00.5Z``."""
+    digest = item.snapshot_digest or "" if isinstance(item, Lookup) else snapshot_digest(item, released_identity=True)
+    return utf16_key(item.fetched_at), item.body_hash, digest
+
+
+# --- writing ---
+
+
+def encode_record(snapshot: Snapshot) -> bytes:
+    """The text of the record file, UTF-8. Raises InvalidSnapshotError when the snapshot is not durable, its time ambiguous, or the
+    record above 96 MiB."""
+    return b"".join(record_slices(snapshot))
+
+
+def record_slices(snapshot: Snapshot) -> Iterator[bytes]:
+    """The same in pieces of bounded size, so that encoding a large body never holds the interpreter for long.
+
+    Raises as `encode_record` does; the size only once it is reached.
+    """
+    refuse_ambiguous_time(record_name(snapshot), snapshot.fetched_at)
+    size = 0
+    for piece in _pieces(snapshot):
+        size += len(piece)
+        if size > MAX_RECORD_BYTES:
+            raise InvalidSnapshotError(f"record is above {MAX_RECORD_BYTES} bytes")
+        yield piece
+
+
+def _pieces(s: Snapshot) -> Iterator[bytes]:
+    """Pretty JSON put together by hand: a general encoder would walk megabytes of body to indent a dozen lines."""
+    head = f'{{\n  "sourceId": {quote_json(s.source_id)},\n  "url": {quote_json(s.url)},\n  "status": {js_integer_text(s.status)}'
+    head += f',\n  "fetchedAt": {quote_json(s.fetched_at)}'
+    tail = f',\n  "bodyHash": "{s.body_hash}"{_optional_members(s)}'
+    if isinstance(s.body, str) and s.raw_bytes is None:
+        yield f'{head},\n  "body": "'.encode()
+        for start in range(0, len(s.body), _SLICE):
+            yield quote_json(s.body[start : start + _SLICE])[1:-1].encode()
+        yield f'"{tail}\n}}'.encode()
+        return
+    if s.raw_bytes is not None:
+        head += f',\n  "declaredCharset": {dump_compact(s.declared_charset)}'
+    data = s.body if isinstance(s.body, bytes) else s.raw_bytes or b""
+    yield f'{head}{tail},\n  "bodyBase64": "'.encode()
+    for start in range(0, len(data), _SLICE):
+        yield base64.b64encode(data[start : start + _SLICE])
+    yield b'"\n}'
+
+
+def _optional_members(s: Snapshot) -> str:
+    text = ""
+    if s.headers is not None:
+        lines = [f"    {quote_json(name)}: {quote_json(s.headers[name])}" for name in js_key_order(s.headers)]
+        text += f',\n  "headers": {_block("{", lines, "}")}'
+    if s.redirects is not None:
+        text += f',\n  "redirects": {_block("[", [f"    {quote_json(url)}" for url in s.redirects], "]")}'
+    if s.rendered is not None:
+        text += f',\n  "rendered": {dump_compact(s.rendered)}'
+    return text
+
+
+def _block(opening: str, lines: list[str], closing: str) -> str:
+    joined = ",\n".join(lines)
+    return f"{opening}\n{joined}\n  {closing}" if lines else opening + closing
+
+
+# --- reading ---
+
+
+def _malformed() -> SnapshotCorruptError:
+    return SnapshotCorruptError(StoreErrorReason.MALFORMED_RECORD, "a record is not JSON or holds bad base64")
+
+
+def _invalid() -> SnapshotCorruptError:
+    return SnapshotCorruptError(StoreErrorReason.INVALID_RECORD, "a record does not hold a durable snapshot")
+
+
+def decode_record(data: bytes, *, name: str) -> Snapshot:
+    """Read and verify the content of a record file; ``name`` says which generation's limits count.
+
+    Raises SnapshotCorruptError (malformed-record or invalid-record). The caller has bounded ``data``; whether the record belongs to
+    its place is for `verify_record`.
+    """
+    try:
+        members = load_json(data.decode("utf-8", "replace"))
+    except JsonError as exc:
+        raise _malformed() from exc
+    if not isinstance(members, dict):
+        raise _invalid()
+    encoded = members.pop("bodyBase64", None)
+    if isinstance(encoded, str):
+        members = _with_bytes(members, _canonical_base64(encoded))
+    try:
+        snapshot = snapshot_of_members(members)
+        validate_snapshot(snapshot, released_identity=RELEASED_RECORD.fullmatch(name) is not None)
+    except InvalidSnapshotError as exc:
+        raise _invalid() from exc
+    return snapshot
+
+
+def verify_record(data: bytes, *, name: str, source_id: str) -> Snapshot:
+    """`decode_record`, then that the record is of this source and an envelope-shaped name is the one that its content gives.
+
+    Raises SnapshotCorruptError with the reason.
+    """
+    snapshot = decode_record(data, name=name)
+    if snapshot.source_id != source_id:
+        raise SnapshotCorruptError(StoreErrorReason.FOREIGN_SOURCE_RECORD, "a record belongs to another source")
+    if ENVELOPE_RECORD.fullmatch(name) and name != record_name(snapshot):
+        raise SnapshotCorruptError(StoreErrorReason.RECORD_IDENTITY_MISMATCH, "a record's name is not that of its content")
+    return snapshot
+
+
+def _canonical_base64(text: str) -> bytes:
+    """Full groups, right padding, no white space, and zero spare bits: what one encoder writes, so that records cannot vary unseen."""
+    try:
+        data = binascii.a2b_base64(text, strict_mode=True)
+    except ValueError as exc:
+        raise _malformed() from exc
+    if len(text) != (len(data) + 2) // 3 * 4 or base64.b64encode(data[len(data) // 3 * 3 :]).decode() != text[len(data) // 3 * 4 :]:
+        raise _malformed()
+    return data
+
+
+def _with_bytes(members: dict[str, Any], data: bytes) -> dict[str, Any]:
+    """The members with the bytes in place: a byte-hashed text when a charset is recorded, null or not, else a binary body."""
+    members = {key: value for key, value in members.items() if key != "body"}
+    if "declaredCharset" not in members:
+        return {**members, "body": data}
+    charset = members["declaredCharset"]
+    if charset is not None and not isinstance(charset, str):
+        raise _malformed()
+    # A charset that no valid record has is refused later; decoding by it would be work for nothing.
+    valid = charset is None or CHARSET_TOKEN.fullmatch(charset)
+    return {**members, "body": decode_text_body(data, charset).text if valid else "", "bytes": data}
+
+
+def snapshot_of_members(members: Mapping[str, object]) -> Snapshot:
+    """The snapshot with these members, named as in the formats; ``bytes`` and a binary ``body`` are bytes. Unknown members are dropped.
+
+    Raises InvalidSnapshotError for members of a type that no snapshot has; `validate_snapshot` checks the rest.
+    """
+    for name in ("sourceId", "url", "fetchedAt", "bodyHash"):
+        if not isinstance(members.get(name), str):
+            raise InvalidSnapshotError(f"{name}: takes text")
+    status = js_integer(members.get("status"))
+    if status is None:
+        raise InvalidSnapshotError("status: takes an integer")
+    for name in ("headers", "redirects", "rendered", "bytes"):
+        if name in members and members[name] is None:
+            raise InvalidSnapshotError(f"{name}: is absent or has a value, never null")
+    if "declaredCharset" in members and "bytes" not in members:
+        raise InvalidSnapshotError("declaredCharset: belongs to a text body with its bytes")
+    if "bytes" in members and "declaredCharset" not in members:
+        raise InvalidSnapshotError("bytes: come with a declaredCharset, which may be null")
+    if "notModified" in members and members["notModified"] is not True:
+        raise InvalidSnapshotError("notModified: is absent or true")
+    fields = cast("Mapping[str, Any]", members)
+    return Snapshot(
+        source_id=fields["sourceId"],
+        url=fields["url"],
+        status=status,
+        fetched_at=fields["fetchedAt"],
+        body=fields.get("body"),  # type: ignore[arg-type]  # validate_snapshot refuses what is neither text nor bytes
+        body_hash=fields["bodyHash"],
+        raw_bytes=fields.get("bytes"),
+        declared_charset=fields.get("declaredCharset"),
+        headers=fields.get("headers"),
+        redirects=fields.get("redirects"),
+        rendered=fields.get("rendered"),
+    )
