@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from forage.egress.addresses import classify_address as classify_address
     from forage.egress.answers import DnsAnswers as DnsAnswers
     from forage.egress.answers import Resolver as Resolver
+    from forage.egress.evaluate import EgressTarget as EgressTarget
+    from forage.egress.evaluate import evaluate_url as evaluate_url
     from forage.egress.policy import EgressPolicy as EgressPolicy
+    from forage.egress.redirects import Redirect as Redirect
+    from forage.egress.redirects import RedirectChain as RedirectChain
+    from forage.egress.redirects import forwarded_headers as forwarded_headers
+    from forage.egress.redirects import judge_redirect as judge_redirect
+    from forage.egress.resolver import CachingResolver as CachingResolver
+    from forage.egress.resolver import DnsResolver as DnsResolver
     from forage.egress.rules import Judge as Judge
     from forage.egress.rules import JudgedUrl as JudgedUrl
     from forage.egress.rules import judge_answers as judge_answers
@@ -26,14 +34,22 @@ __getattr__, __dir__, __all__ = lazy_face(
     __name__,
     {
         "AddressRules": "forage.egress.addresses",
+        "CachingResolver": "forage.egress.resolver",
         "DnsAnswers": "forage.egress.answers",
+        "DnsResolver": "forage.egress.resolver",
         "EgressAddress": "forage.egress.addresses",
         "EgressPolicy": "forage.egress.policy",
+        "EgressTarget": "forage.egress.evaluate",
         "Judge": "forage.egress.rules",
         "JudgedUrl": "forage.egress.rules",
+        "Redirect": "forage.egress.redirects",
+        "RedirectChain": "forage.egress.redirects",
         "Resolver": "forage.egress.answers",
         "classify_address": "forage.egress.addresses",
+        "evaluate_url": "forage.egress.evaluate",
+        "forwarded_headers": "forage.egress.redirects",
         "judge_answers": "forage.egress.rules",
+        "judge_redirect": "forage.egress.redirects",
         "judge_url": "forage.egress.rules",
     },
 )

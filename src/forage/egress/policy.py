@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     import ssl
     from os import PathLike
 
-__all__ = ["EgressPolicy", "RedirectHosts"]
+__all__ = ["EgressPolicy", "RedirectHosts", "default_policy"]
 
 RedirectHosts = Literal["same-host", "same-site", "any"]
 
@@ -132,3 +133,9 @@ class EgressPolicy:
     def __attrs_post_init__(self) -> None:
         if self.ca_file is not None and self.ssl_context is not None:
             raise InvalidPolicyError("ssl_context", "a context, or ca_file, not both")
+
+
+@cache
+def default_policy() -> EgressPolicy:
+    """The policy of who says nothing; immutable, so that one is enough."""
+    return EgressPolicy()

@@ -1,7 +1,326 @@
-"""Resolver protocol and look-ups over trio (egress policy, section 5)."""
+"""Look-ups over trio: names to addresses (egress policy, section 5, rules D1, D2 and D8).
+
+`DnsResolver` is a stub resolver: it asks the name servers of the machine, bounds what they may answer, and keeps the facts.
+`CachingResolver` puts the deadline, the answer cache and the fail-closed boundary around any resolver. Neither judges an answer;
+``rules`` does, also for answers that come from the cache.
+
+Messages are dnspython's (RFC 1035). The sockets are ours: connected UDP sockets, so that the kernel drops what other senders forge and
+reports a dead server at once; and dnspython's own transports load an HTTP client, where one is installed, which the guard must not.
+The system's resolver is no choice: it cannot be cancelled, and it adds search domains, hosts files and plug-ins.
+"""
 
 from __future__ import annotations
 
-from forage.egress.answers import DnsAnswers, Resolver
+import socket
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
 
-__all__ = ["DnsAnswers", "Resolver"]
+import attrs
+import dns.exception
+import dns.flags
+import dns.message
+import dns.name
+import dns.rcode
+import dns.rdatatype
+import trio
+
+from forage.egress.addresses import parse_address
+from forage.egress.answers import DnsAnswers, Resolver
+from forage.egress.policy import EgressPolicy
+from forage.errors import EgressCode, EgressError, EgressUnreachableError, InvalidPolicyError
+
+__all__ = ["CachingResolver", "DnsAnswers", "DnsResolver", "Resolver"]
+
+_RESOLV_CONF: Final = Path("/etc/resolv.conf")
+_REREAD_SECONDS: Final = 60.0  # a machine that changed its network has new name servers
+_LARGEST_FILE: Final = 1 << 20
+_MOST_SERVERS: Final = 8
+_ROUNDS: Final = 3
+_PAUSE_SECONDS: Final = 0.1
+_LARGEST_MESSAGE: Final = 65_535
+_MOST_ADDRESSES: Final = 4096
+_HELD_ANSWERS: Final = 1024
+_TYPES: Final = (dns.rdatatype.A, dns.rdatatype.AAAA)
+_SETTLED: Final = (dns.rcode.NOERROR, dns.rcode.NXDOMAIN)
+
+
+class _LookupFailedError(Exception):
+    """One record type has no usable answer. ``fatal``: the answer itself is wrong, so that the other type's is not trusted either."""
+
+    def __init__(self, why: str, *, fatal: bool = False) -> None:
+        self.fatal = fatal
+        super().__init__(why)
+
+
+@attrs.frozen(kw_only=True)
+class _Records:
+    addresses: tuple[str, ...]
+    aliases: tuple[str, ...]
+    ttl: float
+    server: str
+
+
+class DnsResolver:
+    """Asks name servers for A and AAAA together, as absolute names: no search domains, no hosts file unless asked, no environment.
+
+    ``servers``: addresses, each with an optional port; by default the ``nameserver`` lines of /etc/resolv.conf, read again every minute.
+    ``hosts_file``: a file like /etc/hosts that is read once and asked first.
+    ``attempt_seconds``: how long one server may take for one question before the next one is asked, in three rounds over all servers.
+
+    Truncated answers are asked again over TCP. Answers that do not fit the question are ignored until the attempt is over. Holds no
+    socket between look-ups; can be cancelled at any point.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[str | tuple[str, int]] = (),
+        *,
+        hosts_file: Path | None = None,
+        attempt_seconds: float = 3.0,
+        resolv_conf: Path = _RESOLV_CONF,
+    ) -> None:
+        self._given = tuple(_server(entry) for entry in servers)
+        self._hosts_file = hosts_file
+        self._hosts: dict[str, tuple[str, ...]] | None = None
+        self._attempt_seconds = attempt_seconds
+        self._resolv_conf = resolv_conf
+        self._read: tuple[tuple[str, int], ...] = ()
+        self._read_at = float("-inf")
+        self._last_good: tuple[str, int] | None = None
+
+    async def resolve(self, host: str) -> DnsAnswers:
+        """All addresses of ``host``. Raises `EgressUnreachableError` (DNS_FAILURE). The caller sets the deadline."""
+        listed = await self._in_hosts_file(host)
+        if listed:
+            return DnsAnswers(addresses=listed, ttl=0.0, server="hosts file")
+        try:
+            name = dns.name.from_text(host.encode("ascii").decode() + ".")
+        except (UnicodeError, dns.exception.DNSException) as exc:
+            raise _failure(host, "not a name that DNS can carry") from exc
+        servers = await self._servers()
+        if not servers:
+            raise _failure(host, "no name server is configured")
+        parts: dict[dns.rdatatype.RdataType, _Records | _LookupFailedError] = {}
+
+        async def ask(kind: dns.rdatatype.RdataType) -> None:
+            try:
+                parts[kind] = await self._ask(name, kind, servers)
+            except _LookupFailedError as exc:
+                parts[kind] = exc
+
+        async with trio.open_nursery() as nursery:
+            for kind in _TYPES:
+                nursery.start_soon(ask, kind)
+        return _joined(host, [parts[kind] for kind in _TYPES])
+
+    async def _ask(self, name: dns.name.Name, kind: dns.rdatatype.RdataType, servers: Sequence[tuple[str, int]]) -> _Records:
+        why = "no name server answered"
+        for number, server in enumerate(self._order(servers)):
+            if number and number % len(servers) == 0:
+                await trio.sleep(_PAUSE_SECONDS)
+            # A fresh question each time: its random id is what makes a forged answer miss.
+            query = dns.message.make_query(name, kind)
+            response = None
+            with trio.move_on_after(self._attempt_seconds):
+                try:
+                    response = await _exchange(query, server)
+                except OSError:
+                    why = "no name server can be reached"
+            if response is None:
+                continue
+            if response.rcode() in _SETTLED:
+                self._last_good = server
+                return _records(response, server[0])
+            why = f"the name server answered {dns.rcode.to_text(response.rcode())}"
+        raise _LookupFailedError(why)
+
+    def _order(self, servers: Sequence[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+        """Every server in each round, the one that answered last first."""
+        first = servers.index(self._last_good) if self._last_good in servers else 0
+        for _ in range(_ROUNDS):
+            yield from servers[first:]
+            yield from servers[:first]
+
+    async def _servers(self) -> tuple[tuple[str, int], ...]:
+        if self._given:
+            return self._given
+        if trio.current_time() >= self._read_at + _REREAD_SECONDS:
+            text = await trio.to_thread.run_sync(_read_text, self._resolv_conf)
+            self._read, self._read_at = _nameservers(text), trio.current_time()
+        return self._read
+
+    async def _in_hosts_file(self, host: str) -> tuple[str, ...]:
+        if self._hosts_file is None:
+            return ()
+        if self._hosts is None:
+            self._hosts = _hosts(await trio.to_thread.run_sync(_read_text, self._hosts_file))
+        return self._hosts.get(host, ())
+
+
+def _failure(host: str, why: str) -> EgressUnreachableError:
+    return EgressUnreachableError(EgressCode.DNS_FAILURE, host, rule="D2", detail=why)
+
+
+def _joined(host: str, parts: Sequence[_Records | _LookupFailedError]) -> DnsAnswers:
+    """Both record types as one answer. Where one type fails (old middle boxes drop AAAA) the other's addresses stand."""
+    failed = [part for part in parts if isinstance(part, _LookupFailedError)]
+    found = [part for part in parts if isinstance(part, _Records) and part.addresses]
+    for part in failed:
+        if part.fatal or not found:
+            raise _failure(host, str(part)) from part
+    addresses = tuple(address for part in found for address in part.addresses)
+    if not addresses:
+        raise _failure(host, "the name has no address")
+    if len(addresses) > _MOST_ADDRESSES:
+        raise _failure(host, f"more than {_MOST_ADDRESSES} addresses")
+    aliases = dict.fromkeys(alias for part in parts if isinstance(part, _Records) for alias in part.aliases)
+    return DnsAnswers(addresses=addresses, ttl=min(part.ttl for part in found), aliases=tuple(aliases), server=found[0].server)
+
+
+def _records(response: dns.message.Message, server: str) -> _Records:
+    if not isinstance(response, dns.message.QueryMessage):
+        raise _LookupFailedError("the answer is no answer to a question", fatal=True)
+    try:
+        chain = response.resolve_chaining()
+    except dns.exception.DNSException as exc:
+        # Loops and chains of more than 16 names, NXDOMAIN beside an answer.
+        raise _LookupFailedError("the answer contradicts itself or its aliases do not end", fatal=True) from exc
+    if response.rcode() == dns.rcode.NXDOMAIN:
+        raise _LookupFailedError("the name does not exist")
+    aliases = tuple(str(rdata.target).removesuffix(".").lower() for rrset in chain.cnames for rdata in rrset)
+    addresses = () if chain.answer is None else tuple(str(rdata.address) for rdata in chain.answer)
+    return _Records(addresses=addresses, aliases=aliases, ttl=float(chain.minimum_ttl), server=server)
+
+
+async def _exchange(query: dns.message.QueryMessage, server: tuple[str, int]) -> dns.message.Message:
+    response = await _exchange_udp(query, server)
+    if response.flags & dns.flags.TC:
+        response = await _exchange_tcp(query, server)
+    return response
+
+
+def _family(server: tuple[str, int]) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in server[0] else socket.AF_INET
+
+
+async def _exchange_udp(query: dns.message.QueryMessage, server: tuple[str, int]) -> dns.message.Message:
+    with trio.socket.socket(_family(server), socket.SOCK_DGRAM) as sock:
+        await sock.connect(server)
+        await sock.send(query.to_wire())
+        while True:
+            response = _parsed(query, await sock.recv(_LARGEST_MESSAGE))
+            if response is not None:
+                return response
+
+
+async def _exchange_tcp(query: dns.message.QueryMessage, server: tuple[str, int]) -> dns.message.Message:
+    with trio.socket.socket(_family(server), socket.SOCK_STREAM) as sock:
+        await sock.connect(server)
+        wire = query.to_wire()
+        await trio.SocketStream(sock).send_all(len(wire).to_bytes(2, "big") + wire)
+        length = int.from_bytes(await _receive_exactly(sock, 2), "big")
+        response = _parsed(query, await _receive_exactly(sock, length))
+    if response is None:
+        raise ConnectionError("the answer does not fit the question")
+    return response
+
+
+async def _receive_exactly(sock: trio.socket.SocketType, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        more = await sock.recv(count - len(data))
+        if not more:
+            raise ConnectionError("closed before the answer was whole")
+        data += more
+    return data
+
+
+def _parsed(query: dns.message.QueryMessage, wire: bytes) -> dns.message.Message | None:
+    """The message, or None for bytes that are none or that answer another question: another id, name, type or class."""
+    try:
+        response = dns.message.from_wire(wire)
+        return response if query.is_response(response) else None
+    except Exception:  # noqa: BLE001 - bytes of a stranger: whatever the parser makes of them, they are no answer
+        return None
+
+
+def _server(entry: str | tuple[str, int]) -> tuple[str, int]:
+    address, port = (entry, 53) if isinstance(entry, str) else entry
+    if parse_address(address.partition("%")[0]) is None or not 1 <= port <= 65535:
+        raise InvalidPolicyError("servers", 'addresses like "9.9.9.9", each with an optional port', got=entry)
+    return address, port
+
+
+def _read_text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(_LARGEST_FILE).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _nameservers(text: str) -> tuple[tuple[str, int], ...]:
+    """The ``nameserver`` lines of resolv.conf(5); search, domain and options are left out on purpose."""
+    words = (line.split() for line in text.splitlines())
+    found = (line[1] for line in words if len(line) >= 2 and line[0] == "nameserver")
+    usable = dict.fromkeys((address, 53) for address in found if parse_address(address.partition("%")[0]) is not None)
+    return tuple(usable)[:_MOST_SERVERS]
+
+
+def _hosts(text: str) -> dict[str, tuple[str, ...]]:
+    """The names of hosts(5), lower case; lines without a plain address are left out."""
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        address, *names = line.partition("#")[0].split() or [""]
+        if parse_address(address) is not None:
+            for name in names:
+                found.setdefault(name.lower().removesuffix("."), []).append(address)
+    return {name: tuple(addresses) for name, addresses in found.items()}
+
+
+class CachingResolver:
+    """Any resolver under a policy: one deadline a look-up, answers kept for their TTL, every failure a DNS_FAILURE.
+
+    Answers are kept for ``policy.max_answer_ttl`` seconds at most and for 1024 names, least recently used first out; failures are not
+    kept. The caller judges what comes from here each time, so that a cached answer is no way around the guard.
+    """
+
+    def __init__(self, resolver: Resolver, policy: EgressPolicy) -> None:
+        self._resolver = resolver
+        self._seconds = policy.resolve_seconds
+        self._max_ttl = policy.max_answer_ttl
+        self._held: OrderedDict[str, tuple[float, DnsAnswers]] = OrderedDict()
+
+    async def resolve(self, host: str) -> DnsAnswers:
+        """The answers for ``host``, from the cache without a checkpoint. Raises `EgressUnreachableError` (DNS_FAILURE)."""
+        held = self._held.get(host)
+        if held is not None and trio.current_time() < held[0]:
+            self._held.move_to_end(host)
+            return held[1]
+        self._held.pop(host, None)
+        answers = await self._look_up(host)
+        self._keep(host, answers)
+        return answers
+
+    async def _look_up(self, host: str) -> DnsAnswers:
+        try:
+            with trio.fail_after(self._seconds):
+                answers: object = await self._resolver.resolve(host)
+        except EgressError:
+            raise
+        except trio.TooSlowError as exc:
+            raise _failure(host, f"no answer within {self._seconds:g} s") from exc
+        except Exception as exc:  # the guard fails closed, whatever a resolver does
+            raise _failure(host, f"the resolver failed ({type(exc).__name__})") from exc
+        if not isinstance(answers, DnsAnswers):
+            raise _failure(host, "the resolver gave no answers")
+        return answers
+
+    def _keep(self, host: str, answers: DnsAnswers) -> None:
+        seconds = min(answers.ttl, self._max_ttl)
+        if seconds > 0:
+            self._held[host] = (trio.current_time() + seconds, answers)
+            if len(self._held) > _HELD_ANSWERS:
+                self._held.popitem(last=False)

@@ -19,14 +19,14 @@ from forage.egress.hosts import check_host, without_root_dot
 from forage.egress.policy import EgressPolicy, RedirectHosts
 from forage.errors import EgressCode, EgressDeniedError, EgressUnreachableError
 
-__all__ = ["DEFAULT_PORTS", "EgressPolicy", "Judge", "JudgedUrl", "RedirectHosts", "judge_answers", "judge_url"]
+__all__ = ["AUTHORITY", "DEFAULT_PORTS", "LONGEST_URL", "EgressPolicy", "Judge", "JudgedUrl", "RedirectHosts", "judge_answers", "judge_url"]
 
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
-_LONGEST_URL: Final = 16_384
+LONGEST_URL: Final = 16_384
 _LONGEST_SHOWN: Final = 253
 _EDGES: Final = "".join(map(chr, range(0x21)))  # C0 controls and space
-_AUTHORITY: Final = re.compile(r"https?://(?![/\\])([^/?#\\]*)(\\?)", re.ASCII | re.IGNORECASE)
+AUTHORITY: Final = re.compile(r"https?://(?![/\\])([^/?#\\]*)(\\?)", re.ASCII | re.IGNORECASE)
 _VANISHING: Final = re.compile(r"[\x00-\x20\x7f-\xa0]")
 
 
@@ -104,8 +104,8 @@ def _judge_url(text: str, policy: EgressPolicy) -> JudgedUrl:
 
 def _parse(text: object) -> tuple[str, URL]:
     """U1 and U2: one parser; what it refuses ends here."""
-    if not isinstance(text, str) or len(text) > _LONGEST_URL:
-        raise EgressDeniedError(EgressCode.INVALID_URL, rule="U1", detail=f"not a text of at most {_LONGEST_URL} characters")
+    if not isinstance(text, str) or len(text) > LONGEST_URL:
+        raise EgressDeniedError(EgressCode.INVALID_URL, rule="U1", detail=f"not a text of at most {LONGEST_URL} characters")
     stripped = text.strip(_EDGES)
     try:
         return stripped, URL(stripped)
@@ -117,7 +117,7 @@ def _parse(text: object) -> tuple[str, URL]:
 
 def _check_authority(stripped: str, parsed: URL, shown: str | None) -> None:
     """U4 to U8: the raw text must name the parsed host for every other reader too."""
-    found = _AUTHORITY.match(stripped)
+    found = AUTHORITY.match(stripped)
     if found is None:
         raise EgressDeniedError(EgressCode.INVALID_URL, shown, rule="U4", detail="write scheme://host")
     authority, backslash = found.groups()
