@@ -1,16 +1,22 @@
 """JSON bytes as the shared formats write and read them.
 
-Owns the two writers (compact and two-space pretty), the strict reader and UTF-16 string rules of the formats. It knows no
-record, manifest or file. Formats: RFC 8259 as JavaScript's JSON object writes and reads it.
+Owns the two writers (compact and two-space pretty), the strict reader, the UTF-16 string rules of the formats and the one
+converter factory. It knows no record, manifest or file. Formats: RFC 8259 as JavaScript's JSON object writes and reads it.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from typing import Any, NoReturn
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
 
-__all__ = ["JsonError", "dump_compact", "dump_pretty", "is_well_formed", "load_json", "units", "utf16_key"]
+import attrs
+
+if TYPE_CHECKING:
+    from cattrs import Converter
+
+__all__ = ["JsonError", "dump_compact", "dump_pretty", "is_well_formed", "load_json", "make_converter", "units", "utf16_key"]
 
 
 class JsonError(ValueError):
@@ -68,3 +74,46 @@ def is_well_formed(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.title() for part in rest)
+
+
+def make_converter(*, omit: Mapping[type, tuple[str, ...]] | None = None) -> Converter:
+    """A cattrs converter between frozen values and camelCase JSON objects; unknown members are refused, none is defaulted away.
+
+    ``omit`` names fields, by class, that are not part of the JSON form. Structuring raises cattrs' own exceptions: the module that reads
+    untrusted text maps them to its error.
+    """
+    from cattrs import Converter
+    from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
+
+    left_out = omit or {}
+    converter = Converter(forbid_extra_keys=True, prefer_attrib_converters=True)
+
+    def overrides(cls: type) -> dict[str, Any]:
+        fields = attrs.fields(cls)
+        return {f.name: override(omit=True) if f.name in left_out.get(cls, ()) else override(rename=_camel(f.name)) for f in fields}
+
+    converter.register_unstructure_hook_factory(attrs.has, lambda cls: make_dict_unstructure_fn(cls, converter, **overrides(cls)))
+    converter.register_structure_hook_factory(
+        attrs.has, lambda cls: make_dict_structure_fn(cls, converter, _cattrs_forbid_extra_keys=True, **overrides(cls))
+    )
+    _strict_scalars(converter)
+    return converter
+
+
+def _strict_scalars(converter: Converter) -> None:
+    """JSON has its own types: "1" is no number, 1 no text and no truth value."""
+    for kind in (bool, int, float, str):
+
+        def check(value: Any, wanted: type, kind: type = kind) -> Any:
+            if wanted is not kind:  # an enumeration of texts is a text to the dispatch
+                return wanted(value)
+            if type(value) is kind or (kind is float and type(value) is int):
+                return value
+            raise TypeError(f"expected {kind.__name__}")
+
+        converter.register_structure_hook(kind, check)
