@@ -16,9 +16,17 @@ if TYPE_CHECKING:
     from forage.egress.addresses import classify_address as classify_address
     from forage.egress.answers import DnsAnswers as DnsAnswers
     from forage.egress.answers import Resolver as Resolver
+    from forage.egress.codings import ACCEPT_ENCODING as ACCEPT_ENCODING
+    from forage.egress.connector import Dialer as Dialer
+    from forage.egress.connector import PinnedConnector as PinnedConnector
+    from forage.egress.connector import SocketDialer as SocketDialer
     from forage.egress.evaluate import EgressTarget as EgressTarget
     from forage.egress.evaluate import evaluate_url as evaluate_url
+    from forage.egress.facts import CaptureFacts as CaptureFacts
+    from forage.egress.facts import TlsFacts as TlsFacts
     from forage.egress.policy import EgressPolicy as EgressPolicy
+    from forage.egress.received import OpenExchange as OpenExchange
+    from forage.egress.received import Received as Received
     from forage.egress.redirects import Redirect as Redirect
     from forage.egress.redirects import RedirectChain as RedirectChain
     from forage.egress.redirects import forwarded_headers as forwarded_headers
@@ -29,22 +37,34 @@ if TYPE_CHECKING:
     from forage.egress.rules import JudgedUrl as JudgedUrl
     from forage.egress.rules import judge_answers as judge_answers
     from forage.egress.rules import judge_url as judge_url
+    from forage.egress.session import DEFAULT_MAX_BODY_BYTES as DEFAULT_MAX_BODY_BYTES
+    from forage.egress.session import EgressSession as EgressSession
 
 __getattr__, __dir__, __all__ = lazy_face(
     __name__,
     {
+        "ACCEPT_ENCODING": "forage.egress.codings",
         "AddressRules": "forage.egress.addresses",
         "CachingResolver": "forage.egress.resolver",
+        "CaptureFacts": "forage.egress.facts",
+        "DEFAULT_MAX_BODY_BYTES": "forage.egress.session",
+        "Dialer": "forage.egress.connector",
         "DnsAnswers": "forage.egress.answers",
         "DnsResolver": "forage.egress.resolver",
         "EgressAddress": "forage.egress.addresses",
         "EgressPolicy": "forage.egress.policy",
+        "EgressSession": "forage.egress.session",
         "EgressTarget": "forage.egress.evaluate",
         "Judge": "forage.egress.rules",
         "JudgedUrl": "forage.egress.rules",
+        "OpenExchange": "forage.egress.received",
+        "PinnedConnector": "forage.egress.connector",
+        "Received": "forage.egress.received",
         "Redirect": "forage.egress.redirects",
         "RedirectChain": "forage.egress.redirects",
         "Resolver": "forage.egress.answers",
+        "SocketDialer": "forage.egress.connector",
+        "TlsFacts": "forage.egress.facts",
         "classify_address": "forage.egress.addresses",
         "evaluate_url": "forage.egress.evaluate",
         "forwarded_headers": "forage.egress.redirects",

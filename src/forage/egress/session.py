@@ -1,0 +1,251 @@
+"""A session of guarded exchanges: every request judged, connections kept and used again.
+
+Owns the order of one hop (judge, look up, judge the answers, take a kept connection or make one, exchange) and the bounded store of idle
+connections. It follows no redirect, has no cookies, does not retry an answer and knows no politeness.
+
+A kept connection serves another request only if it is for the same scheme, host, port and address; if that address is among the answers
+judged for this very request, so that a rebinding name cannot ride on an old answer; and if nothing arrived on it meanwhile, so that an
+answer nobody asked for is never taken for the next page.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import trio
+
+from forage.egress.addresses import EgressAddress
+from forage.egress.answers import DnsAnswers, Resolver
+from forage.egress.connector import Dialer, PinnedConnector
+from forage.egress.outgoing import build_request, encode_fields
+from forage.egress.policy import EgressPolicy
+from forage.egress.received import Connection, OpenExchange, Received
+from forage.egress.rules import Judge, JudgedUrl
+from forage.egress.wire import HttpExchange, Wire
+from forage.errors import FetchError
+
+if TYPE_CHECKING:
+    from forage.egress.resolver import CachingResolver
+
+__all__ = ["DEFAULT_MAX_BODY_BYTES", "EgressSession", "OpenExchange", "Received"]
+
+DEFAULT_MAX_BODY_BYTES = 67_108_864
+"""Bytes of a body, before and after decoding, where the caller sets no limit: 64 MiB."""
+
+MAX_IDLE_CONNECTIONS = 256
+IDLE_SECONDS = 30.0
+
+_IDEMPOTENT = frozenset(["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"])  # RFC 9110 9.2.2
+_MAX_FIELD_MEMO = 64
+
+
+class EgressSession:
+    """An async context manager; leaving it closes every idle connection.
+
+    ``resolver`` replaces look-ups, ``dialer`` the making of TCP connections, ``wire`` the connector as a whole. Not for use by several
+    threads; many tasks may use it side by side.
+    """
+
+    def __init__(
+        self,
+        policy: EgressPolicy | None = None,
+        *,
+        resolver: Resolver | None = None,
+        dialer: Dialer | None = None,
+        wire: Wire | None = None,
+    ) -> None:
+        self.policy = EgressPolicy() if policy is None else policy
+        self._judge = Judge(self.policy)
+        self._resolver = resolver
+        self._caching: CachingResolver | None = None
+        self._wire: Wire = PinnedConnector(self.policy, dialer) if wire is None else wire
+        self._lanes: dict[tuple[str, str, int, str], list[Connection]] = {}  # idle ones of a lane, last in, first out
+        self._idle: OrderedDict[Connection, None] = OrderedDict()  # all idle ones, longest idle first
+        self._fields: dict[tuple[tuple[str, str], ...], bytes] = {}
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self._closed = True
+        self._close_idle(0, None)
+
+    async def exchange(
+        self,
+        target: JudgedUrl | str,
+        *,
+        method: str = "GET",
+        headers: Sequence[tuple[str, str]] = (),
+        body: bytes = b"",
+        max_body_bytes: int | None = None,
+        decode: bool = True,
+    ) -> Received:
+        """One request and its whole answer, redirects not followed.
+
+        The body of a redirect is dropped. ``max_body_bytes`` (None: DEFAULT_MAX_BODY_BYTES) bounds the body as declared, as received
+        and after each coding; ``decode=False`` leaves content codings on. Fields that only the guard sets are left out of ``headers``.
+        A request on a kept connection that died before any byte of an answer is sent once more on a new one, if its method is idempotent.
+
+        Raises EgressDeniedError; EgressUnreachableError (DNS_FAILURE, CONNECT_FAILED); FetchError with kind NETWORK (lost before a head),
+        PROTOCOL, INCOMPLETE_BODY or DECODE_ERROR, and ResponseTooLargeError, ``status`` set once it is known. There is no deadline in
+        here: put `trio.fail_after` around it; a cancelled exchange closes its connection.
+        """
+        opened = await self._open(target, method, headers, body, max_body_bytes, decode)
+        try:
+            return await opened.read()
+        finally:
+            opened.close()
+
+    async def judge(self, target: JudgedUrl | str) -> tuple[EgressAddress, ...]:
+        """Judge a URL and its addresses as a request would, without connecting. Raises EgressDeniedError, EgressUnreachableError."""
+        judged = self._judge.url(target if isinstance(target, str) else target.url)
+        addresses, _ = await self._route(judged, {})
+        return addresses
+
+    @asynccontextmanager
+    async def open_exchange(
+        self,
+        target: JudgedUrl | str,
+        *,
+        method: str = "GET",
+        headers: Sequence[tuple[str, str]] = (),
+        body: bytes = b"",
+        max_body_bytes: int | None = None,
+        decode: bool = True,
+    ) -> AsyncIterator[OpenExchange]:
+        """As `exchange`, but with the body still to be read: `OpenExchange.piece`. Leaving early closes the connection."""
+        opened = await self._open(target, method, headers, body, max_body_bytes, decode)
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+    async def _open(
+        self,
+        target: JudgedUrl | str,
+        method: str,
+        headers: Sequence[tuple[str, str]],
+        body: bytes,
+        max_body_bytes: int | None,
+        decode: bool,
+    ) -> OpenExchange:
+        judged = self._judge.url(target if isinstance(target, str) else target.url)
+        request = build_request(method, judged.target, judged.host_header, self._encoded(headers), body)
+        may_retry = method in _IDEMPOTENT
+        fresh = False
+        timings: dict[str, float] = {}
+        while True:
+            addresses, answers = await self._route(judged, timings)
+            connection = None if fresh else self._take(judged, addresses)
+            if connection is None:
+                connection = await self._connect(judged, addresses, timings)
+            begun = trio.current_time()
+            exchange = HttpExchange(connection.channel)
+            try:
+                await exchange.start(request, method)
+            except FetchError:
+                connection.channel.close()
+                if may_retry and connection.used and not exchange.began:
+                    fresh = True  # the peer closed it while our request was on its way (RFC 9112 9.3.1)
+                    continue
+                raise
+            except BaseException:
+                connection.channel.close()
+                raise
+            timings["head"] = trio.current_time() - begun
+            return OpenExchange(
+                target=judged,
+                connection=connection,
+                exchange=exchange,
+                answers=answers,
+                timings=timings,
+                limit=DEFAULT_MAX_BODY_BYTES if max_body_bytes is None else max_body_bytes,
+                decode=decode,
+                release=self._release,
+            )
+
+    def _encoded(self, headers: Sequence[tuple[str, str]]) -> bytes:
+        if not headers:
+            return b""
+        key = tuple(headers)
+        fields = self._fields.get(key)
+        if fields is None:
+            fields = encode_fields(key)
+            if len(self._fields) >= _MAX_FIELD_MEMO:
+                self._fields.clear()
+            self._fields[key] = fields
+        return fields
+
+    async def _route(self, judged: JudgedUrl, timings: dict[str, float]) -> tuple[tuple[EgressAddress, ...], DnsAnswers | None]:
+        """The addresses that this request may go to: the literal, or the judged answers of a look-up in force."""
+        if judged.literal is not None:
+            return (judged.literal,), None
+        begun = trio.current_time()
+        answers = await self._resolver_in_use().resolve(judged.host)
+        timings["look-up"] = trio.current_time() - begun
+        return self._judge.answers(answers, judged.host), answers
+
+    def _resolver_in_use(self) -> CachingResolver:
+        """The resolver behind deadline and answer cache; the DNS library loads on the first look-up."""
+        if self._caching is None:
+            from forage.egress.resolver import CachingResolver, DnsResolver
+
+            self._caching = CachingResolver(DnsResolver() if self._resolver is None else self._resolver, self.policy)
+        return self._caching
+
+    async def _connect(self, judged: JudgedUrl, addresses: Sequence[EgressAddress], timings: dict[str, float]) -> Connection:
+        made = await self._wire.connect(judged, addresses)
+        timings["connect"] = made.connect_seconds
+        if made.handshake_seconds is not None:
+            timings["handshake"] = made.handshake_seconds
+        lane = (judged.scheme, judged.host, judged.port, made.address)
+        return Connection(channel=made.channel, lane=lane, tried=made.tried, tls=made.tls)
+
+    def _take(self, judged: JudgedUrl, addresses: Sequence[EgressAddress]) -> Connection | None:
+        """The kept connection used last for this lane that is still quiet."""
+        for address in addresses:
+            lane = (judged.scheme, judged.host, judged.port, address.address)
+            while waiting := self._lanes.get(lane):
+                connection = waiting.pop()
+                if not waiting:
+                    del self._lanes[lane]
+                del self._idle[connection]
+                if trio.current_time() - connection.idle_since <= IDLE_SECONDS and _is_quiet(connection):
+                    return connection
+                connection.channel.close()
+        return None
+
+    def _release(self, connection: Connection) -> None:
+        if self._closed:
+            connection.channel.close()
+            return
+        now = connection.idle_since = trio.current_time()
+        self._lanes.setdefault(connection.lane, []).append(connection)
+        self._idle[connection] = None
+        self._close_idle(MAX_IDLE_CONNECTIONS, now - IDLE_SECONDS)
+
+    def _close_idle(self, most: int, since: float | None) -> None:
+        """Close the longest idle connections: those above ``most``, and those idle since before ``since``."""
+        while self._idle:
+            connection = next(iter(self._idle))
+            if len(self._idle) <= most and (since is None or connection.idle_since >= since):
+                return
+            del self._idle[connection]
+            waiting = self._lanes[connection.lane]
+            waiting.remove(connection)
+            if not waiting:
+                del self._lanes[connection.lane]
+            connection.channel.close()
+
+
+def _is_quiet(connection: Connection) -> bool:
+    """False when the peer closed, or sent something that no request asked for."""
+    try:
+        return connection.channel.receive(1) is None
+    except FetchError:
+        return False

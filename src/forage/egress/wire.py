@@ -1,0 +1,332 @@
+"""One HTTP/1.1 exchange on one connection, and the non-blocking channel that carries it.
+
+Owns the `Channel` and `Wire` protocols, channels over plain and TLS sockets, and `HttpExchange`: request out, head in, body in, with
+every wait on the reactor. It does not choose addresses (``connector``), judge anything or keep connections (``session``).
+
+Shape: try the system call first and wait only when the kernel says so. The one wait that always happens, for the first byte of the
+answer, is the checkpoint that every exchange has.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+import attrs
+import trio
+
+from forage.egress.addresses import EgressAddress
+from forage.egress.facts import TlsFacts
+from forage.egress.framing import BodyReader, Framing, body_framing
+from forage.egress.head import HeadReader, ResponseHead, parse_head
+from forage.egress.rules import JudgedUrl
+from forage.errors import FetchError, FetchErrorKind
+
+__all__ = ["Channel", "Connected", "HttpExchange", "SocketChannel", "TlsChannel", "Wire"]
+
+_BLOCK = 65_536  # bytes asked of the kernel at once
+_BLOCKS_PER_CHECKPOINT = 16  # a peer that is always ready must not keep other tasks and deadlines waiting
+_INTERIM = b"HTTP/1.1 1"
+_MAX_INTERIM = 16  # 1xx responses before the real one; real servers send one or two
+
+
+class Channel(Protocol):
+    """A connected byte stream. ``receive`` and ``send`` never wait; both raise FetchError (NETWORK) when the connection is lost."""
+
+    def receive(self, limit: int, /) -> bytes | None:
+        """Up to ``limit`` bytes, empty at the end of the stream, None when nothing is there yet."""
+        ...
+
+    def send(self, data: bytes | memoryview, /) -> int:
+        """How many bytes were taken; 0 when none can be taken yet."""
+        ...
+
+    async def readable(self) -> None:
+        """Wait until ``receive`` may have something. Always a checkpoint."""
+        ...
+
+    async def ready(self) -> None:
+        """Wait until ``send`` may take something or ``receive`` may have something. Always a checkpoint."""
+        ...
+
+    def close(self) -> None:
+        """Close at once. Idempotent, never raises."""
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class Connected:
+    """A new connection and the facts about it. ``tried`` are the addresses dialled, in order; seconds are floats."""
+
+    channel: Channel
+    address: str
+    tried: tuple[str, ...]
+    tls: TlsFacts | None = None
+    connect_seconds: float = 0.0
+    handshake_seconds: float | None = None
+
+
+class Wire(Protocol):
+    """Opens connections to judged addresses and to nothing else."""
+
+    async def connect(self, target: JudgedUrl, addresses: Sequence[EgressAddress]) -> Connected:
+        """A connection to one of ``addresses``, through TLS for https. Raises EgressUnreachableError (CONNECT_FAILED)."""
+        ...
+
+
+def _lost(exc: Exception) -> FetchError:
+    return FetchError(FetchErrorKind.NETWORK, f"the connection was lost ({type(exc).__name__})")
+
+
+async def _either_way(sock: socket.socket) -> None:
+    async def first(wait: Callable[[socket.socket], Awaitable[None]], scope: trio.CancelScope) -> None:
+        await wait(sock)
+        scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(first, trio.lowlevel.wait_readable, nursery.cancel_scope)
+        nursery.start_soon(first, trio.lowlevel.wait_writable, nursery.cancel_scope)
+
+
+class SocketChannel:
+    """A channel over a connected, non-blocking TCP socket, which it owns."""
+
+    __slots__ = ("_socket",)
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+
+    def receive(self, limit: int, /) -> bytes | None:
+        try:
+            return self._socket.recv(limit)
+        except BlockingIOError:
+            return None
+        except OSError as exc:
+            raise _lost(exc) from exc
+
+    def send(self, data: bytes | memoryview, /) -> int:
+        try:
+            return self._socket.send(data)
+        except BlockingIOError:
+            return 0
+        except OSError as exc:
+            raise _lost(exc) from exc
+
+    async def readable(self) -> None:
+        await trio.lowlevel.wait_readable(self._socket)
+
+    async def ready(self) -> None:
+        await _either_way(self._socket)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class TlsChannel:
+    """A channel over a non-blocking TLS socket, which it owns.
+
+    ``at_close`` is called with the session just before the end, so that the next connection of the lane can resume it.
+    """
+
+    __slots__ = ("_at_close", "_receive_needs_write", "_send_needs_read", "_socket")
+
+    def __init__(self, sock: ssl.SSLSocket, at_close: Callable[[ssl.SSLSession], None] | None = None) -> None:
+        self._socket = sock
+        self._at_close = at_close
+        self._receive_needs_write = False  # key updates turn the direction around
+        self._send_needs_read = False
+
+    def receive(self, limit: int, /) -> bytes | None:
+        try:
+            return self._socket.recv(limit)
+        except ssl.SSLWantReadError:
+            return None
+        except ssl.SSLWantWriteError:
+            self._receive_needs_write = True
+            return None
+        except ssl.SSLZeroReturnError:
+            return b""
+        except OSError as exc:  # an end without the closing alert is a cut, not an end (RFC 9112 9.8)
+            raise _lost(exc) from exc
+
+    def send(self, data: bytes | memoryview, /) -> int:
+        try:
+            return self._socket.send(data)
+        except ssl.SSLWantWriteError:
+            return 0
+        except ssl.SSLWantReadError:
+            self._send_needs_read = True
+            return 0
+        except OSError as exc:
+            raise _lost(exc) from exc
+
+    async def readable(self) -> None:
+        if self._receive_needs_write:
+            self._receive_needs_write = False
+            await trio.lowlevel.wait_writable(self._socket)
+        elif self._socket.pending():
+            await trio.lowlevel.checkpoint()  # decrypted already: the kernel would not report it
+        else:
+            await trio.lowlevel.wait_readable(self._socket)
+
+    async def ready(self) -> None:
+        if self._send_needs_read:
+            self._send_needs_read = False
+            await trio.lowlevel.wait_readable(self._socket)
+        else:
+            await _either_way(self._socket)
+
+    async def handshake(self) -> None:
+        """Raises ssl.SSLError or OSError; the channel is then still to be closed."""
+        while True:
+            try:
+                self._socket.do_handshake()
+                return
+            except ssl.SSLWantReadError:
+                await trio.lowlevel.wait_readable(self._socket)
+            except ssl.SSLWantWriteError:
+                await trio.lowlevel.wait_writable(self._socket)
+
+    def abort(self) -> None:
+        """Close without a word to the peer: for a handshake that did not come to an end."""
+        self._at_close = None
+        self._socket.close()
+
+    def close(self) -> None:
+        at_close, self._at_close = self._at_close, None
+        try:
+            session = self._socket.session if at_close is not None else None
+            # Sends the closing alert without waiting for the other one; OpenSSL voids a session that ends without it.
+            self._socket.unwrap()
+        except (OSError, ValueError):
+            pass
+        finally:
+            self._socket.close()
+        if at_close is not None and session is not None:
+            at_close(session)
+
+
+class HttpExchange:
+    """One request and its response on a channel that it does not own.
+
+    Use: ``start`` once, then ``receive_body`` until it answers empty bytes. ``began`` says whether any byte of an answer came;
+    ``reusable`` whether the channel may carry another exchange: only once the body is complete, nothing followed it, the request went out
+    whole and neither side asked to close.
+    """
+
+    __slots__ = ("_blocks", "_body", "_channel", "_rest", "_sent", "began", "framing", "head", "interim")
+
+    head: ResponseHead
+    framing: Framing
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._rest = b""
+        self._blocks = 0
+        self._sent = False
+        self._body: BodyReader | None = None
+        self.began = False
+        self.interim = 0
+
+    async def start(self, request: bytes, method: str) -> ResponseHead:
+        """Send the request and read the final head. Raises FetchError (NETWORK, PROTOCOL)."""
+        taken = self._channel.send(request)
+        if taken == len(request):
+            self._sent = True
+        else:
+            await self._send_slowly(request, taken)
+        if not self._rest:
+            await self._channel.readable()
+        head = await self._final_head()
+        self.head = head
+        self.framing = body_framing(head, method)
+        self._body = self.framing.reader()
+        return head
+
+    async def _final_head(self) -> ResponseHead:
+        rest, self._rest = self._rest, b""
+        while True:
+            raw, rest = await self._one_head(rest)
+            head = parse_head(raw)
+            if head.status >= 200:
+                self._rest = rest
+                return head
+            self.interim += 1
+            if head.status == 101 or self.interim > _MAX_INTERIM:
+                raise FetchError(FetchErrorKind.PROTOCOL, "the answer is an upgrade nobody asked for, or interim answers without end")
+
+    async def _one_head(self, begun: bytes) -> tuple[bytes, bytes]:
+        reader = HeadReader()
+        raw = None
+        if begun:
+            self.began = True
+            raw = reader.feed(begun)
+        while raw is None:
+            data = await self._receive()
+            if not data:
+                raise FetchError(FetchErrorKind.NETWORK, "the connection was closed before an answer was complete")
+            self.began = True
+            raw = reader.feed(data)
+        return raw, reader.rest
+
+    async def receive_body(self) -> bytes:
+        """The next bytes of the body, transfer framing taken off; empty at its end. Raises FetchError (INCOMPLETE_BODY, PROTOCOL)."""
+        body = self._body
+        assert body is not None
+        if self._rest:
+            data, self._rest = self._rest, b""
+            piece = body.feed(data)
+            if piece:
+                return piece
+        while not body.done:
+            try:
+                data = await self._receive()
+            except FetchError as exc:
+                raise FetchError(FetchErrorKind.INCOMPLETE_BODY, "the connection was lost within the body") from exc
+            if not data:
+                body.end()
+                return b""
+            piece = body.feed(data)
+            if piece:
+                return piece
+        return b""
+
+    @property
+    def reusable(self) -> bool:
+        body = self._body
+        return body is not None and body.done and not body.surplus and not self._rest and self._sent and self.framing.reusable
+
+    async def _receive(self) -> bytes:
+        self._blocks += 1
+        if self._blocks % _BLOCKS_PER_CHECKPOINT == 0:
+            await trio.lowlevel.checkpoint()
+        while True:
+            data = self._channel.receive(_BLOCK)
+            if data is not None:
+                return data
+            await self._channel.readable()
+
+    async def _send_slowly(self, request: bytes, taken: int) -> None:
+        """Send what the kernel takes only bit by bit, and stop when an answer begins or the peer stops listening.
+
+        A server may refuse a large request early (413) and read no further; waiting for it to take the rest would wait for ever. The
+        connection is then not used again, as the request did not go out whole.
+        """
+        view = memoryview(request)[taken:]
+        try:
+            while view:
+                taken = self._channel.send(view)
+                view = view[taken:]
+                if not taken:
+                    await self._channel.ready()
+                    early = self._channel.receive(_BLOCK)
+                    if early is None:
+                        continue  # room to send, or records of TLS itself
+                    self._rest += early
+                    if not early or not _INTERIM.startswith(self._rest[: len(_INTERIM)]):
+                        return
+        except FetchError:
+            return  # an answer may still be there to read
+        self._sent = True
