@@ -42,6 +42,11 @@ def _character(entry: int) -> str:
     return chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00)) if 0xD800 <= high < 0xDC00 else "\0"
 
 
+def _upper(points: list[int]) -> str:
+    """The upper half of a single-byte table; the package ends one where only Latin-1 follows."""
+    return "".join(map(chr, [*points, *range(128 + len(points), 256)]))
+
+
 def _pack(text: str) -> bytes:
     units = text.encode("utf-16-le")
     return zlib.compress(units[::2] + units[1::2], 9)
@@ -53,7 +58,7 @@ def main(package: str) -> None:
     for name, entries in found["indexes"].items():
         (DATA / f"{name}.bin").write_bytes(_pack("".join(map(_character, entries))))
     names = sorted(set(found["single"]) - {"iso-8859-8-i", "x-user-defined"})  # one is iso-8859-8, the other a rule
-    (DATA / "single-byte.bin").write_bytes(_pack("".join(chr(point) for name in names for point in found["single"][name])))
+    (DATA / "single-byte.bin").write_bytes(_pack("".join(_upper(found["single"][name]) for name in names)))
     rows = [" ".join([name, *sorted({name, *labels} - {name})]) for name, labels in sorted(found["labels"].items())]
     (DATA / "labels.txt").write_text("\n".join(rows) + "\n", "utf-8")
     (DATA / "gb18030-ranges.txt").write_text("".join(f"{pointer} {point}\n" for pointer, point in found["ranges"]), "utf-8")
