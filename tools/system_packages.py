@@ -23,7 +23,7 @@ KNOWN = {
 }
 SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 POLICY = Path("/usr/sbin/policy-rc.d")
-UNITS = ("nginx.service",)
+SERVICES = {"nginx-light": "nginx.service"}
 
 
 def main(arguments: list[str]) -> int:
@@ -42,6 +42,7 @@ def main(arguments: list[str]) -> int:
     try:
         _install(absent)
     except subprocess.CalledProcessError as exc:
+        sys.stderr.write(exc.stdout)
         print(f"error: {' '.join(exc.cmd[:2])} ended with status {exc.returncode}; needed: {command}", file=sys.stderr)
         return 2
     still = _absent(absent)
@@ -65,23 +66,26 @@ def _install(packages: list[str]) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     # Small container images tell dpkg to leave documentation out; ours is test data.
     apt = ["apt-get", "-qq", "-y", "-o", "Dpkg::Use-Pty=0", "-o", "DPkg::Options::=--path-include=/usr/share/doc/python3*"]
-    subprocess.run([*apt, "update"], env=environment, check=True, stdout=sys.stderr)
+    _quietly([*apt, "update"], environment)
     # A package must not start its service here: tests start their own, with their own files, and end it.
     ours = not POLICY.exists()
     if ours:
         POLICY.write_text("#!/bin/sh\nexit 101\n", "utf-8")
         POLICY.chmod(0o755)
     try:
-        install = [*apt, "install", "--no-install-recommends", *packages]
-        subprocess.run(install, env=environment, check=True, stdout=sys.stderr)
+        _quietly([*apt, "install", "--no-install-recommends", *packages], environment)
     finally:
         if ours:
             POLICY.unlink()
     if Path("/run/systemd/system").exists():
-        # Nor at the next start of the machine: only units whose package was installed just now are touched.
-        for unit in UNITS:
-            if any(name.startswith(unit.split(".")[0]) for name in packages):
-                subprocess.run(["systemctl", "disable", unit], check=False, stdout=sys.stderr)
+        # Nor at the next start of the machine. A service whose package was there before is not touched.
+        for unit in (SERVICES[name] for name in packages if name in SERVICES):
+            subprocess.run(["systemctl", "disable", unit], check=False, stdout=sys.stderr)
+
+
+def _quietly(command: list[str], environment: dict[str, str]) -> None:
+    """What apt prints matters when it fails; the error carries it then."""
+    subprocess.run(command, env=environment, check=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
 if __name__ == "__main__":
