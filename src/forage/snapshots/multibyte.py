@@ -20,12 +20,11 @@ from functools import cache
 import attrs
 
 from forage.snapshots.encodings import load_index, load_text
+from forage.snapshots.iso2022jp import Iso2022Jp
+from forage.snapshots.marks import ERROR, MIXED
 
 __all__ = ["decoder"]
 
-# Stand-ins that no table maps to, while a text is made: a replaced error, and "this body must take the table path".
-_ERROR = "\udfff"
-_MIXED = "\udffe"
 _WINDOW = 64 * 1024
 _HANDLER_WINDOW = 4 * 1024
 _HOLE = "\0"
@@ -42,13 +41,20 @@ _GB18030 = re.compile(
 
 
 class _Table(dict[bytes, str]):
-    """Tokens to text. What is not in it is a run of ASCII or an error; an ASCII byte behind a bad lead is read again, hence kept."""
+    """Tokens to text. What is not in it is a run of ASCII or an error."""
 
     def __missing__(self, token: bytes) -> str:
         if token[0] < 0x80:
             return token.decode("ascii")
+        text = self.compute(token)
+        if len(token) <= 2:
+            self[token] = text  # at most 2**15 of them; a body full of errors is then as quick as any
+        return text
+
+    def compute(self, token: bytes) -> str:
+        """An error. An ASCII byte behind a bad lead is not swallowed: it is read again, and stands for itself."""
         last = token[-1]
-        return _ERROR if last >= 0x80 else _ERROR + chr(last)
+        return ERROR if last >= 0x80 else ERROR + chr(last)
 
 
 class _Gb18030Table(_Table):
@@ -60,18 +66,18 @@ class _Gb18030Table(_Table):
         self._starts = [row[0] for row in rows]
         self._points = [row[1] for row in rows]
 
-    def __missing__(self, token: bytes) -> str:
+    def compute(self, token: bytes) -> str:
         if len(token) == 4:
             return self._four_bytes(token)
         if len(token) > 1 and 0x30 <= token[1] <= 0x39:
-            return _ERROR
-        return super().__missing__(token)
+            return ERROR  # the end of the body came before the third or fourth byte
+        return super().compute(token)
 
     def _four_bytes(self, token: bytes) -> str:
         first, second, third, fourth = token
         pointer = ((first - 0x81) * 10 + second - 0x30) * 1260 + (third - 0x81) * 10 + fourth - 0x30
         if 39_419 < pointer < 189_000 or pointer > 1_237_575:
-            return _ERROR
+            return ERROR
         if pointer == 7457:
             return "\ue7c7"
         row = bisect_right(self._starts, pointer) - 1
@@ -162,13 +168,13 @@ class _MultiByte:
         if data.isascii():
             return data.decode("ascii"), False
         text = self.marked(data)
-        return (text.replace(_ERROR, "\ufffd"), True) if _ERROR in text else (text, False)
+        return (text.replace(ERROR, "\ufffd"), True) if ERROR in text else (text, False)
 
     def marked(self, data: bytes) -> str:
         """The text with a stand-in for each error."""
         if not any(sequence in data for sequence in self._hazards):
             text = data.decode(self._codec, self._handler)
-            if _MIXED not in text:
+            if MIXED not in text:
                 return text.translate(self._fixes) if any(char in text for char in self._wrong) else text
         return self.by_table(data)
 
@@ -195,7 +201,7 @@ class _MultiByte:
         """Error handler of the codec path: the codec stands at a token that it does not know."""
         assert isinstance(error, UnicodeDecodeError)
         text, end = self._window(error.object, error.start, _HANDLER_WINDOW)
-        return (_MIXED if any(char in text for char in self._wrong) else text), end
+        return (MIXED if any(char in text for char in self._wrong) else text), end
 
     def _compare(self) -> None:
         """Find where the codec has other text than the table, over every token of one to three bytes and the ends of every range."""
@@ -224,51 +230,6 @@ class _MultiByte:
             yield from (bytes((0x8F, second, third)) for second in range(0xA1, 0xFF) for third in range(0xA1, 0xFF))
 
 
-class _Iso2022Jp:
-    """ISO-2022-JP: segments between valid escape sequences, each in the state that the last one chose."""
-
-    _ESCAPE = re.compile(rb"\x1b(?:\(([BJI])|\$[@B])")
-    # Whole pairs; a lead with a byte that is no trail and swallowed; anything else, one error each. ESC is never swallowed.
-    _PAIRS = re.compile(rb"(?:[\x21-\x7e][\x21-\x7e])++|[\x21-\x7e][^\x1b\x21-\x7e]|[\x00-\xff]")
-    _HIGH = bytes(byte | 0x80 for byte in range(256))
-
-    def __init__(self, kanji: _MultiByte) -> None:
-        self._kanji = kanji
-        ascii_table = [chr(byte) if byte < 0x80 and byte not in {0x0E, 0x0F, 0x1B} else _ERROR for byte in range(256)]
-        roman = {0x5C: "¥", 0x7E: "‾"}
-        katakana = [chr(0xFF61 - 0x21 + byte) if 0x21 <= byte <= 0x5F else _ERROR for byte in range(256)]
-        self._tables: dict[bytes | None, str] = {
-            b"B": "".join(ascii_table),
-            b"J": "".join(roman.get(byte, char) for byte, char in enumerate(ascii_table)),
-            b"I": "".join(katakana),
-        }
-
-    def __call__(self, data: bytes) -> tuple[str, bool]:
-        text = "".join(self._segments(data))
-        return (text.replace(_ERROR, "\ufffd"), True) if _ERROR in text else (text, False)
-
-    def _segments(self, data: bytes) -> Iterator[str]:
-        state: bytes | None = b"B"
-        start = 0
-        for escape in self._ESCAPE.finditer(data):
-            if escape.start() > start:
-                yield self._segment(data[start : escape.start()], state)
-            elif start:
-                yield _ERROR  # an escape sequence right after another: nothing may hide between the two
-            state, start = escape[1], escape.end()
-        yield self._segment(data[start:], state)
-
-    def _segment(self, data: bytes, state: bytes | None) -> str:
-        if state is None:
-            return "".join(map(self._kanji_token, self._PAIRS.findall(data)))
-        return codecs.charmap_decode(data, "strict", self._tables[state])[0]
-
-    def _kanji_token(self, token: bytes) -> str:
-        if len(token) % 2 or not 0x21 <= token[-1] <= 0x7E:
-            return _ERROR
-        return self._kanji.marked(token.translate(self._HIGH))
-
-
 @cache
 def _multi_byte(name: str) -> _MultiByte:
     return _MultiByte(_SCHEMES[name])
@@ -277,5 +238,5 @@ def _multi_byte(name: str) -> _MultiByte:
 def decoder(name: str) -> Callable[[bytes], tuple[str, bool]]:
     """The decoder of a multi-byte encoding by its name in the standard: text, and whether an error was replaced by U+FFFD."""
     if name == "iso-2022-jp":
-        return _Iso2022Jp(_multi_byte("euc-jp"))
+        return Iso2022Jp(_multi_byte("euc-jp"))
     return _multi_byte("gb18030" if name == "gbk" else name)  # the standard has one decoder for both
