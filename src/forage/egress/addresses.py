@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -97,10 +98,14 @@ _METADATA_NAME: Final = "cloud metadata"
 _NAT64_WELL_KNOWN: Final = "64:ff9b::/96"  # RFC 6052
 _NAT64_LENGTHS: Final = (32, 40, 48, 56, 64, 96)  # RFC 6052, section 2.2
 _MAPPED: Final = 0xFFFF  # the upper 96 bits of ::ffff:0:0/96
-_LONGEST_TEXT: Final = 45  # ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255
+_LONGEST_IPV4: Final = 15
+_LONGEST_IPV6: Final = 45  # ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255
 
 _OCTETS: Final = {str(n): n for n in range(256)}  # membership also refuses leading zeros, signs and digits of other scripts
-_IPV6_TEXT: Final = re.compile(r"[0-9A-Fa-f:.]+", re.ASCII)
+_GROUPS: Final = "[0-9A-Fa-f]{1,4}(?::[0-9A-Fa-f]{1,4}){0,7}"
+_IPV6: Final = re.compile(f"({_GROUPS})?(?:(::)({_GROUPS})?)?", re.ASCII)
+_HEXTETS: Final = struct.Struct(">8H")
+_ZERO_RUNS: Final = tuple(":" + "0:" * length for length in range(8, 1, -1))  # longest first; a single zero group stays (RFC 5952, 4.2.2)
 
 
 @attrs.frozen(kw_only=True)
@@ -113,20 +118,17 @@ class EgressAddress:
 
 
 def _parse_ipv4(text: str) -> int | None:
-    parts = text.split(".", 4)
-    if len(parts) != 4:
+    if len(text) > _LONGEST_IPV4:
         return None
-    value = 0
-    for part in parts:
-        octet = _OCTETS.get(part)
-        if octet is None:
-            return None
-        value = value << 8 | octet
-    return value
+    try:
+        first, second, third, fourth = text.split(".")
+        return _OCTETS[first] << 24 | _OCTETS[second] << 16 | _OCTETS[third] << 8 | _OCTETS[fourth]
+    except (KeyError, ValueError):
+        return None
 
 
 def _parse_ipv6(text: str) -> int | None:
-    if len(text) > _LONGEST_TEXT or _IPV6_TEXT.fullmatch(text) is None:
+    if len(text) > _LONGEST_IPV6:
         return None
     if "." in text:
         head, _, tail = text.rpartition(":")
@@ -134,20 +136,19 @@ def _parse_ipv6(text: str) -> int | None:
         if ipv4 is None:
             return None
         text = f"{head}:{ipv4 >> 16:x}:{ipv4 & 0xFFFF:x}"
-    before, gap, after = text.partition("::")
-    groups = before.split(":") if before else []
-    if gap:
-        rest = after.split(":") if after else []
-        missing = 8 - len(groups) - len(rest)
-        if missing < 1:
-            return None
-        groups += ["0"] * missing + rest
-    if len(groups) != 8:
+    found = _IPV6.fullmatch(text)
+    if found is None:
+        return None
+    before, gap, after = found.groups()
+    high = before.split(":") if before else []
+    low = after.split(":") if after else []
+    if len(high) + len(low) > 7 if gap else len(high) != 8:
         return None
     value = 0
-    for group in groups:
-        if not 1 <= len(group) <= 4 or "." in group:
-            return None
+    for group in high:
+        value = value << 16 | int(group, 16)
+    value <<= 16 * (8 - len(high) - len(low))  # the gap
+    for group in low:
         value = value << 16 | int(group, 16)
     return value
 
@@ -167,20 +168,12 @@ def address_text(family: Literal[4, 6], value: int) -> str:
     """The canonical text of an address (RFC 5952); one spelling, so that the peer of a socket can be compared with its pin."""
     if family == 4:
         return f"{value >> 24}.{value >> 16 & 255}.{value >> 8 & 255}.{value & 255}"
-    groups = [value >> shift & 0xFFFF for shift in range(112, -1, -16)]
-    start, length = 0, 1  # a single zero group is not shortened
-    run = 0
-    for index, group in enumerate([*groups, 1]):
-        if group == 0:
-            run += 1
-            continue
-        if run > length:
-            start, length = index - run, run
-        run = 0
-    texts = [f"{group:x}" for group in groups]
-    if length == 1:
-        return ":".join(texts)
-    return f"{':'.join(texts[:start])}::{':'.join(texts[start + length :])}"
+    text = ":%x:%x:%x:%x:%x:%x:%x:%x:" % _HEXTETS.unpack(value.to_bytes(16, "big"))  # noqa: UP031 - twice as fast as eight formats
+    if ":0:0:" in text:
+        zeros = next(run for run in _ZERO_RUNS if run in text)
+        left, _, right = text.partition(zeros)
+        return f"{left[1:]}::{right[:-1]}"
+    return text[1:-1]
 
 
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -317,7 +310,7 @@ class AddressRules:
 
 
 def _deny(block: str, safe_host: str | None, address: str) -> NoReturn:
-    raise EgressDeniedError(EgressCode.DENIED_ADDRESS, safe_host or address, block=block, rule="section 4")
+    raise EgressDeniedError(EgressCode.DENIED_ADDRESS, safe_host or address, block=block, rule="addresses")
 
 
 def _network(field: str, text: object) -> _Network:

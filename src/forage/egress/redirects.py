@@ -74,7 +74,7 @@ class Redirect:
     def refuse_repeat(self) -> None:
         """Rule 7, to be called once the target's addresses were judged: `EgressDeniedError` (REDIRECT_LOOP) for a repeated target."""
         if self.repeats:
-            _deny(EgressCode.REDIRECT_LOOP, self.target.host, "7.7", _shown(self.target.url))
+            _deny(EgressCode.REDIRECT_LOOP, self.target.host, "R7", _shown(self.target.url))
 
 
 def judge_redirect(chain: RedirectChain, head: Head) -> Redirect | None:
@@ -97,7 +97,7 @@ def judge_redirect(chain: RedirectChain, head: Head) -> Redirect | None:
 def _judge_redirect(chain: RedirectChain, head: Head) -> Redirect | None:
     current = chain.current
     if len(chain.hops) > chain.policy.max_redirects:
-        _deny(EgressCode.REDIRECT_LIMIT, current.host, "7.1")
+        _deny(EgressCode.REDIRECT_LIMIT, current.host, "R1")
     location = _location(head, current)
     if not location:
         return None
@@ -106,14 +106,14 @@ def _judge_redirect(chain: RedirectChain, head: Head) -> Redirect | None:
     scheme = parsed.protocol[:-1]
     host = without_root_dot(parsed.hostname.strip("[]"))
     if scheme not in DEFAULT_PORTS:
-        _deny(EgressCode.INVALID_SCHEME, host or None, "7.3", shown)
+        _deny(EgressCode.INVALID_SCHEME, host or None, "R3", shown)
     if "@" in authority:
-        _deny(EgressCode.CREDENTIALS, host, "7.3", shown)
+        _deny(EgressCode.CREDENTIALS, host, "R3", shown)
     if scheme == "http" and any(hop.scheme == "https" for hop in chain.hops):
-        _deny(EgressCode.REDIRECT_DOWNGRADE, host, "7.4", shown)
+        _deny(EgressCode.REDIRECT_DOWNGRADE, host, "R4", shown)
     port = int(parsed.port) if parsed.port else DEFAULT_PORTS[scheme]
     if not _is_reachable(current, scheme, host, port, chain.policy):
-        _deny(EgressCode.REDIRECT_CROSS_HOST, host, "7.5", shown)
+        _deny(EgressCode.REDIRECT_CROSS_HOST, host, "R5", shown)
     try:
         target = judge_url(raw, chain.policy)
     except EgressDeniedError as exc:
@@ -127,7 +127,7 @@ def _location(head: Head, current: JudgedUrl) -> str:
     values = {value.strip(b" \t") for name, value in head.headers if name.lower() == b"location"}
     if len(values) > 1:
         # Two readers would take two of them; the one that was judged need not be the one that is followed.
-        _deny(EgressCode.REDIRECT_INVALID, current.host, "7.2", detail="differing Location headers")
+        _deny(EgressCode.REDIRECT_INVALID, current.host, "R2", detail="differing Location headers")
     value = values.pop() if values else b""
     try:
         text = value.decode()
@@ -135,7 +135,7 @@ def _location(head: Head, current: JudgedUrl) -> str:
         # The bytes are kept as they are; in a host the percent signs are refused.
         text = "".join(chr(byte) if byte < 0x80 else f"%{byte:02X}" for byte in value)
     if _CONTROLS.search(text) or text.startswith(("\\", "/\\")) or len(text) > LONGEST_URL:
-        _deny(EgressCode.REDIRECT_INVALID, current.host, "7.2", detail="control character, leading backslash or too long")
+        _deny(EgressCode.REDIRECT_INVALID, current.host, "R2", detail="control character, leading backslash or too long")
     return text
 
 
@@ -144,7 +144,7 @@ def _resolve(location: str, current: JudgedUrl) -> tuple[URL, str, str]:
     try:
         parsed = URL(location, current.url)
     except ValueError as exc:
-        _deny(EgressCode.REDIRECT_INVALID, current.host, "7.2", cause=exc)
+        _deny(EgressCode.REDIRECT_INVALID, current.host, "R2", cause=exc)
     if location.startswith("//"):
         raw = f"{current.scheme}:{location}"
     elif _SCHEME.match(location):
@@ -155,7 +155,7 @@ def _resolve(location: str, current: JudgedUrl) -> tuple[URL, str, str]:
         return parsed, raw, ""
     found = AUTHORITY.match(raw)
     if found is None or found[2] or " " in found[1]:
-        _deny(EgressCode.REDIRECT_INVALID, parsed.hostname, "7.2", _shown(parsed.href))
+        _deny(EgressCode.REDIRECT_INVALID, parsed.hostname, "R2", _shown(parsed.href))
     return parsed, raw, found[1]
 
 

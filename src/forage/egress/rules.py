@@ -89,7 +89,7 @@ def _judge_url(text: str, policy: EgressPolicy) -> JudgedUrl:
     origin = f"{scheme}://{host_header}"
     opened = origin in policy.test_loopback_origins
     if port == 0 or (port_text and policy.guarded and not opened and port not in policy.ports):
-        raise EgressDeniedError(EgressCode.INVALID_PORT, shown, rule="section 3")
+        raise EgressDeniedError(EgressCode.INVALID_PORT, shown, rule="ports")
     return JudgedUrl(
         url=origin + target,
         scheme=scheme,
