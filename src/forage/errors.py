@@ -124,6 +124,8 @@ class FetchErrorKind(StrEnum):
     INVALID_URL = "invalid-url"
     ROBOTS_DENIED = "robots-denied"
     ROBOTS_UNREACHABLE = "robots-unreachable"
+    CRAWL_DELAY_TOO_LONG = "crawl-delay-too-long"
+    HOST_PAUSED = "host-paused"
     TIMEOUT = "timeout"
     NETWORK = "network"
     PROTOCOL = "protocol"

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from forage.egress.rules import judge_url as judge_url
     from forage.egress.session import DEFAULT_MAX_BODY_BYTES as DEFAULT_MAX_BODY_BYTES
     from forage.egress.session import EgressSession as EgressSession
+    from forage.egress.wire import Wire as Wire
 
 __getattr__, __dir__, __all__ = lazy_face(
     __name__,
@@ -65,6 +66,7 @@ __getattr__, __dir__, __all__ = lazy_face(
         "Resolver": "forage.egress.answers",
         "SocketDialer": "forage.egress.connector",
         "TlsFacts": "forage.egress.facts",
+        "Wire": "forage.egress.wire",
         "classify_address": "forage.egress.addresses",
         "evaluate_url": "forage.egress.evaluate",
         "forwarded_headers": "forage.egress.redirects",

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from forage._lazy import lazy_face
 
 if TYPE_CHECKING:
+    from forage.snapshots.model import MAX_SOURCE_ID_UNITS as MAX_SOURCE_ID_UNITS
+    from forage.snapshots.model import MAX_URL_UNITS as MAX_URL_UNITS
     from forage.snapshots.model import HashBasis as HashBasis
     from forage.snapshots.model import Snapshot as Snapshot
     from forage.snapshots.model import body_bytes as body_bytes
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_face(
     __name__,
     {
+        "MAX_SOURCE_ID_UNITS": "forage.snapshots.model",
+        "MAX_URL_UNITS": "forage.snapshots.model",
         "DecodedText": "forage.snapshots.text",
         "HashBasis": "forage.snapshots.model",
         "Lookup": "forage.snapshots.reference",

@@ -1,0 +1,229 @@
+"""The fetcher: everything that acquisitions share, owned by the caller and gone with it.
+
+Owns the connections, the robots.txt files and the clocks of all hosts it talks to. Nothing is process-wide: two fetchers know nothing
+of each other, so a program that wants one clock for a host uses one fetcher.
+"""
+
+from __future__ import annotations
+
+import random as _random
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import attrs
+import trio
+
+from forage._codec import is_well_formed, units
+from forage.egress import EgressPolicy, EgressSession, judge_url
+from forage.errors import FetchErrorKind, ForageError
+from forage.fetch.acquisition import Acquisition, Choices, Tools
+from forage.fetch.politeness import ClockState, HostClock, HostClocks, OnWait
+from forage.fetch.rendering import Renderer
+from forage.fetch.result import FetchFailure, FetchResult, Source
+from forage.fetch.robots import Robots, RobotsCopy
+from forage.fetch.robots_client import RobotsClient
+from forage.fetch.robots_outcome import DEFAULT_MAX_AGE, RobotsEntry, RobotsRules
+from forage.fetch.sender import Sender
+from forage.fetch.settings import DEFAULT_USER_AGENT, FetchSettings, OpenOrClosed, Render, is_agent, is_byte_limit, utc_now
+from forage.snapshots import MAX_SOURCE_ID_UNITS
+
+if TYPE_CHECKING:
+    from forage.egress import Dialer, Resolver, Wire
+    from forage.snapshots import Snapshot, SnapshotStore
+
+__all__ = ["Fetcher"]
+
+_CLOSE_SECONDS = 1.0
+
+
+class Fetcher:
+    """Acquires sources politely. An async context manager; many tasks may fetch side by side, also of one host.
+
+    ``egress``, ``resolver``, ``dialer``, ``wire``: the guard and what it dials with.
+    ``delay``: seconds between two request starts of one host, robots.txt included; the Crawl-delay of robots.txt and a delay that adapts to
+    slow servers raise it. 0 turns the adaptive one off. ``per_host``: requests in flight on one host. ``max_crawl_delay``: a longer wish
+    lets one page through and then fails with ``crawl-delay-too-long``. ``max_retry_wait``: a longer Retry-After fails the
+    fetch, and the host stays paused for others (``host-paused``). ``on_wait(host, until, why)`` is told of each wait, on trio's clock.
+    ``retries``: further attempts after a failure that may pass, clamped to 0 to 5. ``attempt_seconds``: from look-up to last body byte.
+    ``max_redirects``: followed at most, None for the egress policy's. ``max_response_bytes``: as declared, received, decoded, rendered and
+    stored; None for 64 MiB. ``keep_error_bodies``: error pages ride on ``result.error.page``.
+    ``cookies``: set by one hop, sent to the next of the same origin, within one acquisition.
+    ``obey_robots``; ``robots_on_error="allow"`` opens a site whose robots.txt is unreachable, with a warning;
+    ``robots_access_denied="deny"`` closes one whose robots.txt answers 401 or 403. ``robots_max_age``: seconds a copy is used.
+    ``render``, ``renderer``, ``render_seconds``: when a browser makes the body, which one, and its deadline.
+    ``utc_now`` gives recorded times, ``random`` the jitter. Raises InvalidPolicyError.
+    """
+
+    def __init__(
+        self,
+        *,
+        egress: EgressPolicy | None = None,
+        resolver: Resolver | None = None,
+        dialer: Dialer | None = None,
+        wire: Wire | None = None,
+        user_agent: str = DEFAULT_USER_AGENT,
+        delay: float = 1.0,
+        per_host: int = 1,
+        max_crawl_delay: float = 60.0,
+        max_retry_wait: float = 120.0,
+        on_wait: OnWait | None = None,
+        retries: int = 2,
+        attempt_seconds: float = 15.0,
+        max_redirects: int | None = None,
+        max_response_bytes: int | None = None,
+        keep_error_bodies: bool = False,
+        cookies: bool = True,
+        obey_robots: bool = True,
+        robots_on_error: OpenOrClosed = "deny",
+        robots_access_denied: OpenOrClosed = "allow",
+        robots_max_age: float = DEFAULT_MAX_AGE,
+        render: Render = "never",
+        renderer: Renderer | None = None,
+        render_seconds: float = 30.0,
+        utc_now: Callable[[], datetime] = utc_now,
+        random: Callable[[], float] = _random.random,
+    ) -> None:
+        self.settings = settings = FetchSettings(
+            user_agent=user_agent,
+            delay=delay,
+            per_host=per_host,
+            max_crawl_delay=max_crawl_delay,
+            max_retry_wait=max_retry_wait,
+            on_wait=on_wait,
+            retries=retries,
+            attempt_seconds=attempt_seconds,
+            max_response_bytes=max_response_bytes,
+            keep_error_bodies=keep_error_bodies,
+            cookies=cookies,
+            obey_robots=obey_robots,
+            robots_on_error=robots_on_error,
+            robots_access_denied=robots_access_denied,
+            robots_max_age=robots_max_age,
+            render=render,
+            render_seconds=render_seconds,
+            utc_now=utc_now,
+            random=random,
+        )
+        policy = EgressPolicy() if egress is None else egress
+        if max_redirects is not None:
+            policy = attrs.evolve(policy, max_redirects=max_redirects)
+        self._renderer = renderer
+        self._session = EgressSession(policy, resolver=resolver, dialer=dialer, wire=wire)
+        self._clocks = HostClocks(self._make_clock)
+        sender = Sender(self._session, self._clocks, settings)
+        rules = RobotsRules(open_on_error=robots_on_error == "allow", strict=robots_access_denied == "deny", max_age=robots_max_age)
+        self._robots = Robots(RobotsClient(sender, policy, settings).ask, rules)
+        self._tools = Tools(policy=policy, settings=settings, sender=sender, robots=self._robots)
+
+    def _make_clock(self, host: str) -> HostClock:
+        s = self.settings
+        return HostClock(
+            host,
+            delay=s.delay,
+            max_crawl_delay=s.max_crawl_delay,
+            max_pause=s.max_retry_wait,
+            per_host=s.per_host,
+            on_wait=s.on_wait,
+        )
+
+    async def __aenter__(self) -> Self:
+        await self._session.__aenter__()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        with trio.move_on_after(_CLOSE_SECONDS, shield=True):  # closing sockets does not wait; the bound is a promise
+            await self._session.__aexit__(kind, value, trace)
+
+    async def fetch(
+        self,
+        source: Source | str,
+        *,
+        store: SnapshotStore | None = None,
+        max_response_bytes: int | None = None,
+        render: Render | None = None,
+        obey_robots: bool | None = None,
+    ) -> FetchResult:
+        """Acquire one source. Outcomes are returned, never raised; nothing is written.
+
+        A text is a source whose id is its URL. ``store`` is asked for the latest snapshot, to make the request conditional. The other
+        options replace the fetcher's for this call.
+        """
+        if isinstance(source, str):
+            source = Source(id=source, url=source)
+        problem = _problem_of(source, max_response_bytes)
+        if problem is not None:
+            return FetchResult(source_id=source.id, url=source.url, error=problem)
+        settings = self.settings
+        warnings: list[str] = []
+        choices = Choices(
+            max_response_bytes=settings.max_response_bytes if max_response_bytes is None else max_response_bytes,
+            render=settings.render if render is None else render,
+            renderer=self._renderer,
+            obey_robots=settings.obey_robots if obey_robots is None else obey_robots,
+            prior=await _prior(store, source, warnings),
+        )
+        return await Acquisition(self._tools, source, choices, warnings).run()
+
+    async def robots(self, url: str) -> RobotsEntry:
+        """What is known of the robots.txt that governs a URL, asked for first when it is not known or old.
+
+        Raises EgressDeniedError when the guard refuses the URL itself.
+        """
+        return await self._robots.entry(judge_url(url, self._tools.policy).origin)
+
+    def remember_robots(self, url: str, copy: RobotsCopy) -> None:
+        """Begin with a copy of the robots.txt that governs a URL. Raises EgressDeniedError as `robots`."""
+        self._robots.remember(judge_url(url, self._tools.policy).origin, copy)
+
+    def clock(self, host: str) -> HostClock:
+        """The clock of a host (``name``, or ``name:port`` when the port is not the default)."""
+        return self._clocks.of(host)
+
+    def clock_states(self) -> Mapping[str, ClockState]:
+        """State of all clocks, for `restore_clocks` in a later process."""
+        return self._clocks.states()
+
+    def restore_clocks(self, states: Mapping[str, ClockState]) -> None:
+        """Keep the politeness of an earlier process: its last starts and pauses still count."""
+        for host, state in states.items():
+            self._clocks.of(host).restore(state)
+
+
+def _problem_of(source: Source, max_response_bytes: object) -> FetchFailure | None:
+    """What is wrong with a call, before anything is asked for. Types are looked at: callers are not trusted to keep them."""
+    said = None
+    source_id: object = source.id
+    url: object = source.url
+    good_id = isinstance(source_id, str) and source_id.strip() and units(source_id) <= MAX_SOURCE_ID_UNITS and is_well_formed(source_id)
+    if not good_id:
+        said = f"source.id: takes 1 to {MAX_SOURCE_ID_UNITS} UTF-16 units of text that is not blank"
+    elif not is_byte_limit(max_response_bytes):
+        said = "max_response_bytes: takes a whole number above 0, or None"
+    elif not _is_header_map(source.headers):
+        said = "source.headers: takes a mapping of names to values, both text"
+    elif source.user_agent is not None and not is_agent(source.user_agent):
+        said = "source.user_agent: takes printable ASCII text"
+    if said is not None:
+        return FetchFailure(kind=FetchErrorKind.INVALID_CONFIG, message=said)
+    if not isinstance(url, str):
+        return FetchFailure(kind=FetchErrorKind.INVALID_URL, message="source.url: takes text")
+    return None
+
+
+def _is_header_map(value: object) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(k, str) and isinstance(v, str) for k, v in value.items())
+
+
+async def _prior(store: SnapshotStore | None, source: Source, warnings: list[str]) -> Snapshot | None:
+    """The latest snapshot, where the source wants its request conditional. A store that fails costs a warning, and the page comes whole."""
+    if store is None or not source.revalidate:
+        return None
+    try:
+        latest: Snapshot | None = await store.latest(source.id)
+        return latest
+    except (ForageError, OSError) as exc:
+        said = str(exc) if isinstance(exc, ForageError) else type(exc).__name__
+        warnings.append(f"revalidate: the latest snapshot could not be read ({said}); asking unconditionally")
+        return None

@@ -1,0 +1,212 @@
+"""One request, politely: a turn of the host's clock, one deadline, the answer or a failure, and another attempt where that helps.
+
+Owns the mapping of errors to kinds, retries, and what an answer means to the host's clock. It follows no redirect (``acquisition``
+and ``robots_client`` do, each by its own rules) and keeps no snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+import trio
+
+from forage.egress import CaptureFacts, EgressSession, JudgedUrl, OpenExchange
+from forage.errors import EgressCode, EgressDeniedError, EgressUnreachableError, FetchError, FetchErrorKind, ResponseTooLargeError
+from forage.fetch.politeness import HostClock, HostClocks, WaitReason, WaitTooLongError
+from forage.fetch.result import FetchFailure
+from forage.fetch.retry import backoff_seconds, may_retry, read_retry_after
+from forage.fetch.settings import FetchSettings
+
+__all__ = ["Answer", "Sender", "Wanted", "denial", "without_query"]
+
+_DENIAL_KINDS = {
+    EgressCode.INVALID_URL: FetchErrorKind.INVALID_URL,
+    EgressCode.INVALID_SCHEME: FetchErrorKind.INVALID_URL,
+    EgressCode.REDIRECT_INVALID: FetchErrorKind.INVALID_URL,
+    EgressCode.REDIRECT_LIMIT: FetchErrorKind.TOO_MANY_REDIRECTS,
+    EgressCode.REDIRECT_LOOP: FetchErrorKind.TOO_MANY_REDIRECTS,
+    EgressCode.INVALID_HEADER: FetchErrorKind.INVALID_CONFIG,
+}
+
+
+def denial(exc: EgressDeniedError) -> FetchFailure:
+    """The guard's no as a failure of a fetch: what is wrong with the URL itself is ``invalid-url``, the rest ``egress-denied``."""
+    kind = _DENIAL_KINDS.get(exc.code, FetchErrorKind.EGRESS_DENIED)
+    return FetchFailure(kind=kind, message=str(exc), reason=exc.code.value, target=exc.target)
+
+
+def without_query(url: str) -> str:
+    """A URL as it may stand in a message."""
+    return url.partition("#")[0].partition("?")[0]
+
+
+@attrs.frozen(kw_only=True)
+class Wanted:
+    """Which bodies are read: those of statuses for which ``of`` is true, at most ``limit`` bytes (None: the session's own ceiling).
+
+    With ``cut`` a longer body is no failure: reading stops there.
+    """
+
+    of: Callable[[int], bool]
+    limit: int | None = None
+    cut: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Answer:
+    """What one request came to. ``failure`` and a ``status`` may both be there: a body that broke off has a head.
+
+    ``body`` is None where it was not wanted or not whole. ``warnings`` are codes of the wire.
+    """
+
+    url: str
+    status: int | None = None
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    body: bytes | None = attrs.field(default=None, repr=False)
+    warnings: tuple[str, ...] = ()
+    facts: CaptureFacts | None = attrs.field(default=None, repr=False)
+    failure: FetchFailure | None = None
+    retry_after: float | None = None
+    sent: bool = True
+
+    def values(self, name: str) -> list[str]:
+        """The values of a field, each as latin-1 text, in wire order."""
+        wanted = name.encode("ascii")
+        return [value.decode("latin-1") for key, value in self.headers if key.lower() == wanted]
+
+    def header(self, name: str) -> str | None:
+        """The values of a field joined by a comma, None when it is absent."""
+        values = self.values(name)
+        return ", ".join(values) if values else None
+
+
+class Sender:
+    """Sends the requests of one fetcher over its session, each on the clock of its host."""
+
+    def __init__(self, session: EgressSession, clocks: HostClocks, settings: FetchSettings) -> None:
+        self._session = session
+        self._clocks = clocks
+        self._settings = settings
+
+    def clock(self, target: JudgedUrl) -> HostClock:
+        """The clock of a target's host: http and https share it on their default ports, another port has its own."""
+        return self._clocks.of(target.host_header)
+
+    async def send(
+        self, target: JudgedUrl, headers: Sequence[tuple[str, str]], wanted: Wanted, *, page: bool, warnings: list[str]
+    ) -> tuple[Answer, int]:
+        """Ask until there is an answer that another attempt would not improve; also how many requests went out.
+
+        One entry of ``warnings`` for each retry. Never raises for operational trouble.
+        """
+        sent = 0
+        for attempt in range(self._settings.retries + 1):
+            answer = await self._attempt(target, headers, wanted, page=page)
+            sent += answer.sent
+            wait, answer = self._judge(target, answer, attempt)
+            if wait is None or attempt == self._settings.retries:
+                break
+            why = answer.failure.kind.value if answer.failure is not None else f"HTTP {answer.status}"
+            warnings.append(f"retry: {attempt + 1} of {self._settings.retries} for {without_query(target.url)} after {why}")
+            await self._sleep(target, wait)
+        return answer, sent
+
+    async def _sleep(self, target: JudgedUrl, seconds: float) -> None:
+        """A wait of this fetch alone; a paused host holds everybody back at its clock instead."""
+        until = trio.current_time() + seconds
+        if seconds > 0 and self._settings.on_wait is not None:
+            self._settings.on_wait(target.host_header, until, WaitReason.RETRY)
+        await trio.sleep_until(until)
+
+    def _judge(self, target: JudgedUrl, answer: Answer, attempt: int) -> tuple[float | None, Answer]:
+        """Seconds to wait before another attempt, None when none would help; and what the host's clock is told."""
+        clock = self.clock(target)
+        pressed = answer.status in (429, 503)
+        if answer.status is not None:
+            clock.refusals = clock.refusals + 1 if pressed else 0
+        kind = answer.failure.kind if answer.failure is not None else FetchErrorKind.HTTP_ERROR
+        if not may_retry(kind, answer.status):
+            return None, answer
+        asked = read_retry_after(answer.header("retry-after"), date=answer.header("date"), now=self._settings.utc_now())
+        count = clock.refusals if pressed else attempt + 1
+        wait = max(backoff_seconds(count, self._settings.random), asked.seconds if asked is not None else 0.0)
+        if asked is not None:
+            notes = ("clock-skew: the server's clock differs from ours by more than a minute",) if asked.skewed else ()
+            answer = attrs.evolve(answer, retry_after=asked.seconds, warnings=answer.warnings + notes)
+        if pressed:
+            clock.pause(wait)
+        if wait > self._settings.max_retry_wait:
+            return None, answer
+        return (0.0 if pressed else wait), answer
+
+    async def _attempt(self, target: JudgedUrl, headers: Sequence[tuple[str, str]], wanted: Wanted, *, page: bool) -> Answer:
+        try:
+            async with self.clock(target).request(page=page):
+                return await self._exchange(target, headers, wanted)
+        except WaitTooLongError as exc:
+            failure = FetchFailure(kind=exc.kind, message=str(exc), reason=exc.kind.value, retry_after=exc.seconds)
+            return Answer(url=target.url, failure=failure, sent=False)
+
+    async def _exchange(self, target: JudgedUrl, headers: Sequence[tuple[str, str]], wanted: Wanted) -> Answer:
+        """One attempt. The deadline covers everything from the look-up to the last byte of the body."""
+        reading = _Reading(target)
+        began = trio.current_time()
+        try:
+            with trio.fail_after(self._settings.attempt_seconds):
+                async with self._session.open_exchange(target, headers=headers, max_body_bytes=wanted.limit) as exchange:
+                    reading.begin(exchange)
+                    self.clock(target).observe(trio.current_time() - began)
+                    await reading.read(exchange, wanted)
+                    return reading.answer()
+        except trio.TooSlowError:
+            failure = FetchFailure(kind=FetchErrorKind.TIMEOUT, message=f"{target.host} did not answer in time")
+        except EgressDeniedError as exc:
+            failure = denial(exc)
+        except EgressUnreachableError as exc:
+            failure = FetchFailure(kind=FetchErrorKind.NETWORK, message=str(exc), reason=exc.code.value)
+        except FetchError as exc:
+            limit = exc.limit if isinstance(exc, ResponseTooLargeError) else None
+            failure = FetchFailure(kind=exc.kind, message=f"{target.host}: {exc}", limit=limit)
+        return reading.answer(failure)
+
+
+class _Reading:
+    """What has been read of one answer so far; it outlives the exchange, which may fail at any point."""
+
+    def __init__(self, target: JudgedUrl) -> None:
+        self._url = target.url
+        self._exchange: OpenExchange | None = None
+        self._body: bytes | None = None
+
+    def begin(self, exchange: OpenExchange) -> None:
+        self._exchange = exchange
+
+    async def read(self, exchange: OpenExchange, wanted: Wanted) -> None:
+        if not wanted.of(exchange.head.status):
+            await exchange.drain()
+        elif wanted.cut is None:
+            self._body = (await exchange.read()).body
+        else:
+            self._body = await self._read_cut(exchange, wanted.cut)
+
+    async def _read_cut(self, exchange: OpenExchange, cut: int) -> bytes:
+        pieces, size = [], 0
+        while size < cut and (piece := await exchange.piece()):
+            pieces.append(piece)
+            size += len(piece)
+        return b"".join(pieces)[:cut]
+
+    def answer(self, failure: FetchFailure | None = None) -> Answer:
+        exchange = self._exchange
+        if exchange is None:
+            return Answer(url=self._url, failure=failure)
+        return Answer(
+            url=self._url,
+            status=exchange.head.status,
+            headers=exchange.head.headers,
+            body=self._body,
+            warnings=exchange.warnings,
+            facts=exchange.facts(),
+            failure=None if failure is None else attrs.evolve(failure, status=exchange.head.status),
+        )
