@@ -208,21 +208,36 @@ class Framing:
         return _CloseBody() if self.kind == "close" else _NoBody()
 
 
+_FRAMING_FIELDS = frozenset([b"content-length", b"transfer-encoding", b"connection"])
+
+
 def body_framing(head: ResponseHead, method: str) -> Framing:
     """The framing of the response to ``method`` (RFC 9112 section 6.3). Raises FetchError (PROTOCOL) where readers could differ."""
-    length = _declared_length(head)
-    transfer = head.tokens(b"transfer-encoding")
-    reusable = _persists(head)
+    found: dict[bytes, list[bytes]] = {}
+    for name, value in head.headers:
+        lower = name.lower()
+        if lower in _FRAMING_FIELDS:
+            found.setdefault(lower, []).append(value)
+    lengths = found.get(b"content-length")
+    length = _declared_length(lengths) if lengths else None
+    reusable = _persists(head, _elements(found.get(b"connection")))
     if method == "HEAD" or head.status in (204, 304):
         return Framing(kind="none", reusable=reusable)
-    codings = tuple(coding for coding in transfer if coding != b"identity")  # obsolete, and means what it says
+    # identity is obsolete, and means what it says
+    codings = tuple(coding for coding in _elements(found.get(b"transfer-encoding")) if coding != b"identity")
     if codings:
         # A length beside it, or a 1.0 sender, is the shape of response splitting (6.1, 6.3): read by chunks, then close.
-        reusable = reusable and length is None and head.minor_version > 0
-        return _transfer_framing(codings, reusable)
+        return _transfer_framing(codings, reusable and length is None and head.minor_version > 0)
     if length is not None:
         return Framing(kind="length", length=length, reusable=reusable)
     return Framing(kind="close", reusable=False)
+
+
+def _elements(values: list[bytes] | None) -> list[bytes]:
+    """List elements, lower case, empty ones left out (RFC 9110 5.6.1)."""
+    if not values:
+        return []
+    return [part for value in values for raw in value.lower().split(b",") if (part := raw.strip(b" \t"))]
 
 
 def _transfer_framing(codings: tuple[bytes, ...], reusable: bool) -> Framing:
@@ -235,21 +250,18 @@ def _transfer_framing(codings: tuple[bytes, ...], reusable: bool) -> Framing:
     return Framing(kind="close", codings=codings, reusable=False)
 
 
-def _declared_length(head: ResponseHead) -> int | None:
+def _declared_length(values: list[bytes]) -> int:
     """The Content-Length. Equal repeats count once; anything else that is not one number is refused (RFC 9112 6.3)."""
-    values = {part.strip(b" \t") for value in head.values(b"content-length") for part in value.split(b",")}
-    if not values:
-        return None
-    if len(values) > 1:
+    distinct = {part.strip(b" \t") for value in values for part in value.split(b",")}
+    if len(distinct) > 1:
         raise _protocol_error("lengths that differ")
-    (value,) = values
+    (value,) = distinct
     if _LENGTH.fullmatch(value) is None or int(value) > _MAX_LENGTH:
         raise _protocol_error("a length that is no number")
     return int(value)
 
 
-def _persists(head: ResponseHead) -> bool:
-    options = head.tokens(b"connection")
-    if head.minor_version == 0:
-        return b"keep-alive" in options and b"close" not in options
-    return b"close" not in options
+def _persists(head: ResponseHead, options: list[bytes]) -> bool:
+    if b"close" in options:
+        return False
+    return head.minor_version > 0 or b"keep-alive" in options

@@ -96,6 +96,7 @@ class OpenExchange:
         self._begun = trio.current_time()
         self._transfer: BodyDecoder | None = None
         self._content: BodyDecoder | None = None
+        self._plain = False
         self._prepared = False
         self._pending: Iterator[bytes] = iter(())
         self._ended = False
@@ -130,8 +131,12 @@ class OpenExchange:
             await self.drain()
             return self._received(b"")
         pieces: list[bytes] = []
-        while piece := await self.piece():
-            pieces.append(piece)
+        try:
+            while piece := await self._piece():
+                pieces.append(piece)
+        except FetchError as exc:
+            exc.status = self.head.status
+            raise
         return self._received(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
     async def drain(self) -> None:
@@ -158,6 +163,11 @@ class OpenExchange:
             if self._ended:
                 return b""
             data = await self._exchange.receive_body()
+            if self._plain:
+                self._count(data)
+                if not data:
+                    self._end()
+                return data
             self._pending = self._decoded(data) if data else self._last_pieces()
 
     async def _breathe(self) -> None:
@@ -177,6 +187,7 @@ class OpenExchange:
             codings = head.tokens(b"content-encoding")
             if codings:
                 self._content = BodyDecoder(codings, self._limit)
+        self._plain = self._transfer is None and (self._content is None or self._content.idle)
 
     def _decoded(self, data: bytes) -> Iterator[bytes]:
         if self._transfer is None:
@@ -185,11 +196,14 @@ class OpenExchange:
         for piece in self._transfer.feed(data):
             yield from self._content_pieces(piece)
 
-    def _content_pieces(self, data: bytes) -> Iterator[bytes]:
+    def _count(self, data: bytes) -> None:
         self._encoded_bytes += len(data)
         if self._encoded_bytes > self._limit:
             raise ResponseTooLargeError(self._limit)
         self._digest.update(data)
+
+    def _content_pieces(self, data: bytes) -> Iterator[bytes]:
+        self._count(data)
         if self._content is None:
             yield data
         else:

@@ -11,7 +11,7 @@ answer nobody asked for is never taken for the next page.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -84,18 +84,20 @@ class EgressSession:
         body: bytes = b"",
         max_body_bytes: int | None = None,
         decode: bool = True,
+        on_bytes: Callable[[int], None] | None = None,
     ) -> Received:
         """One request and its whole answer, redirects not followed.
 
         The body of a redirect is dropped. ``max_body_bytes`` (None: DEFAULT_MAX_BODY_BYTES) bounds the body as declared, as received
-        and after each coding; ``decode=False`` leaves content codings on. Fields that only the guard sets are left out of ``headers``.
+        and after each coding; ``decode=False`` leaves content codings on. ``on_bytes`` is told the size of each block that arrives: move
+        the deadline of a scope of yours there to bound silence as well. Fields that only the guard sets are left out of ``headers``.
         A request on a kept connection that died before any byte of an answer is sent once more on a new one, if its method is idempotent.
 
         Raises EgressDeniedError; EgressUnreachableError (DNS_FAILURE, CONNECT_FAILED); FetchError with kind NETWORK (lost before a head),
         PROTOCOL, INCOMPLETE_BODY or DECODE_ERROR, and ResponseTooLargeError, ``status`` set once it is known. There is no deadline in
         here: put `trio.fail_after` around it; a cancelled exchange closes its connection.
         """
-        opened = await self._open(target, method, headers, body, max_body_bytes, decode)
+        opened = await self._open(target, method, headers, body, max_body_bytes, decode, on_bytes)
         try:
             return await opened.read()
         finally:
@@ -117,9 +119,10 @@ class EgressSession:
         body: bytes = b"",
         max_body_bytes: int | None = None,
         decode: bool = True,
+        on_bytes: Callable[[int], None] | None = None,
     ) -> AsyncIterator[OpenExchange]:
         """As `exchange`, but with the body still to be read: `OpenExchange.piece`. Leaving early closes the connection."""
-        opened = await self._open(target, method, headers, body, max_body_bytes, decode)
+        opened = await self._open(target, method, headers, body, max_body_bytes, decode, on_bytes)
         try:
             yield opened
         finally:
@@ -133,6 +136,7 @@ class EgressSession:
         body: bytes,
         max_body_bytes: int | None,
         decode: bool,
+        on_bytes: Callable[[int], None] | None,
     ) -> OpenExchange:
         judged = self._judge.url(target if isinstance(target, str) else target.url)
         request = build_request(method, judged.target, judged.host_header, self._encoded(headers), body)
@@ -145,7 +149,7 @@ class EgressSession:
             if connection is None:
                 connection = await self._connect(judged, addresses, timings)
             begun = trio.current_time()
-            exchange = HttpExchange(connection.channel)
+            exchange = HttpExchange(connection.channel, on_bytes)
             try:
                 await exchange.start(request, method)
             except FetchError:

@@ -213,16 +213,18 @@ class HttpExchange:
 
     Use: ``start`` once, then ``receive_body`` until it answers empty bytes. ``began`` says whether any byte of an answer came;
     ``reusable`` whether the channel may carry another exchange: only once the body is complete, nothing followed it, the request went out
-    whole and neither side asked to close.
+    whole and neither side asked to close. ``on_bytes`` is told the size of each block that arrives, so that a caller can move its own
+    deadline while there is progress.
     """
 
-    __slots__ = ("_blocks", "_body", "_channel", "_rest", "_sent", "began", "framing", "head", "interim")
+    __slots__ = ("_blocks", "_body", "_channel", "_on_bytes", "_rest", "_sent", "began", "framing", "head", "interim")
 
     head: ResponseHead
     framing: Framing
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, on_bytes: Callable[[int], None] | None = None) -> None:
         self._channel = channel
+        self._on_bytes = on_bytes
         self._rest = b""
         self._blocks = 0
         self._sent = False
@@ -305,6 +307,8 @@ class HttpExchange:
         while True:
             data = self._channel.receive(_BLOCK)
             if data is not None:
+                if self._on_bytes is not None:
+                    self._on_bytes(len(data))
                 return data
             await self._channel.readable()
 
