@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 from forage._lazy import lazy_face
 
 if TYPE_CHECKING:
+    from forage.snapshots.encodings import Encoding as Encoding
+    from forage.snapshots.encodings import find_encoding as find_encoding
+    from forage.snapshots.model import MAX_BODY_BYTES as MAX_BODY_BYTES
     from forage.snapshots.model import MAX_SOURCE_ID_UNITS as MAX_SOURCE_ID_UNITS
     from forage.snapshots.model import MAX_URL_UNITS as MAX_URL_UNITS
     from forage.snapshots.model import HashBasis as HashBasis
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from forage.snapshots.model import rendered_snapshot as rendered_snapshot
     from forage.snapshots.model import snapshot_hash_basis as snapshot_hash_basis
     from forage.snapshots.model import validate_snapshot as validate_snapshot
+    from forage.snapshots.records import MAX_HISTORY_FILES as MAX_HISTORY_FILES
+    from forage.snapshots.records import MAX_RECORD_BYTES as MAX_RECORD_BYTES
     from forage.snapshots.records import decode_record as decode_record
     from forage.snapshots.records import encode_record as encode_record
     from forage.snapshots.records import record_name as record_name
@@ -36,6 +41,11 @@ if TYPE_CHECKING:
     from forage.snapshots.reference import lookup_of as lookup_of
     from forage.snapshots.reference import parse_source_ref as parse_source_ref
     from forage.snapshots.reference import snapshot_digest as snapshot_digest
+    from forage.snapshots.reference import validate_lookup as validate_lookup
+    from forage.snapshots.retention import RetentionPlan as RetentionPlan
+    from forage.snapshots.retention import plan_retention as plan_retention
+    from forage.snapshots.retention import validate_prune as validate_prune
+    from forage.snapshots.shells import looks_like_js_shell as looks_like_js_shell
     from forage.snapshots.text import DecodedText as DecodedText
     from forage.snapshots.text import charset_of as charset_of
     from forage.snapshots.text import decode_text_body as decode_text_body
@@ -44,11 +54,16 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_face(
     __name__,
     {
-        "MAX_SOURCE_ID_UNITS": "forage.snapshots.model",
-        "MAX_URL_UNITS": "forage.snapshots.model",
         "DecodedText": "forage.snapshots.text",
+        "Encoding": "forage.snapshots.encodings",
         "HashBasis": "forage.snapshots.model",
         "Lookup": "forage.snapshots.reference",
+        "MAX_BODY_BYTES": "forage.snapshots.model",
+        "MAX_HISTORY_FILES": "forage.snapshots.records",
+        "MAX_RECORD_BYTES": "forage.snapshots.records",
+        "MAX_SOURCE_ID_UNITS": "forage.snapshots.model",
+        "MAX_URL_UNITS": "forage.snapshots.model",
+        "RetentionPlan": "forage.snapshots.retention",
         "Snapshot": "forage.snapshots.model",
         "SourceRef": "forage.snapshots.reference",
         "body_bytes": "forage.snapshots.model",
@@ -60,11 +75,14 @@ __getattr__, __dir__, __all__ = lazy_face(
         "decode_text_body": "forage.snapshots.text",
         "encode_record": "forage.snapshots.records",
         "envelope_json": "forage.snapshots.reference",
+        "find_encoding": "forage.snapshots.encodings",
         "format_source_ref": "forage.snapshots.reference",
         "identity_digest": "forage.snapshots.reference",
         "is_textual": "forage.snapshots.text",
+        "looks_like_js_shell": "forage.snapshots.shells",
         "lookup_of": "forage.snapshots.reference",
         "parse_source_ref": "forage.snapshots.reference",
+        "plan_retention": "forage.snapshots.retention",
         "record_name": "forage.snapshots.records",
         "released_record_name": "forage.snapshots.records",
         "rendered_snapshot": "forage.snapshots.model",
@@ -72,6 +90,8 @@ __getattr__, __dir__, __all__ = lazy_face(
         "snapshot_hash_basis": "forage.snapshots.model",
         "snapshot_of_members": "forage.snapshots.records",
         "source_directory": "forage.snapshots.records",
+        "validate_lookup": "forage.snapshots.reference",
+        "validate_prune": "forage.snapshots.retention",
         "validate_snapshot": "forage.snapshots.model",
         "verify_record": "forage.snapshots.records",
     },

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import codecs
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import resources
 
@@ -50,12 +50,40 @@ _SINGLE_BYTE = (
 _MULTI_BYTE = frozenset(["big5", "euc-jp", "euc-kr", "gb18030", "gbk", "iso-2022-jp", "shift_jis"])
 
 
+# Large bodies are decoded in pieces, so that another thread gets the interpreter in between.
+_PIECE = 256 * 1024
+
+
+def _cut_anywhere(data: bytes, end: int) -> int:
+    return end
+
+
 @attrs.frozen
 class Encoding:
-    """A decoder: ``decode(data)`` answers the text and whether something was replaced by U+FFFD."""
+    """A decoder of the standard. ``mark`` is its byte-order mark, dropped at the beginning of a body and nowhere else."""
 
     name: str
-    decode: Callable[[bytes], tuple[str, bool]] = attrs.field(repr=False, eq=False)
+    _decode: Callable[[bytes], tuple[str, bool]] = attrs.field(repr=False, eq=False)
+    _cut: Callable[[bytes, int], int] = attrs.field(default=_cut_anywhere, repr=False, eq=False)
+    mark: bytes = b""
+
+    def decode(self, data: bytes) -> tuple[str, bool]:
+        """The text, and whether an error was replaced by U+FFFD."""
+        pieces = list(self.pieces(data))
+        if len(pieces) == 1:
+            return pieces[0]
+        return "".join(text for text, _ in pieces), any(invalid for _, invalid in pieces)
+
+    def pieces(self, data: bytes) -> Iterator[tuple[str, bool]]:
+        """The same in order, in pieces of bounded size as far as the encoding can be cut; at least one."""
+        start = len(self.mark) if self.mark and data.startswith(self.mark) else 0
+        while True:
+            end = start + _PIECE
+            end = self._cut(data, end) if end < len(data) else len(data)
+            yield self._decode(data[start:end])
+            if end >= len(data):
+                return
+            start = end
 
 
 def load_text(name: str) -> str:
@@ -71,23 +99,36 @@ def load_index(name: str) -> str:
     return units.decode("utf-16-le")
 
 
-def _decode_utf8(data: bytes) -> tuple[str, bool]:
-    view = memoryview(data)[3:] if data.startswith(codecs.BOM_UTF8) else data
-    try:
-        return str(view, "utf-8"), False
-    except UnicodeDecodeError:
-        return str(view, "utf-8", "replace"), True
-
-
-def _utf16(codec: str, mark: bytes) -> Callable[[bytes], tuple[str, bool]]:
+def _codec(name: str) -> Callable[[bytes], tuple[str, bool]]:
     def decode(data: bytes) -> tuple[str, bool]:
-        view = memoryview(data)[2:] if data.startswith(mark) else data
         try:
-            return str(view, codec), False
+            return data.decode(name), False
         except UnicodeDecodeError:
-            return str(view, codec, "replace"), True
+            return data.decode(name, "replace"), True
 
     return decode
+
+
+def _cut_utf8(data: bytes, end: int) -> int:
+    """Before a byte that continues nothing; behind three that do, whatever they continued has ended."""
+    return next((at for at in range(end, end - 4, -1) if data[at] & 0xC0 != 0x80), end)
+
+
+def _cut_utf16(high_byte: int) -> Callable[[bytes, int], int]:
+    def cut(data: bytes, end: int) -> int:
+        end -= end % 2
+        return end - 2 if data[end - 2 + high_byte] & 0xFC == 0xD8 else end
+
+    return cut
+
+
+def _cut_line(data: bytes, end: int) -> int:
+    """Behind a line feed, which is part of no multi-byte sequence."""
+    return data.rfind(b"\n", end - _PIECE, end) + 1 or data.find(b"\n", end) + 1 or len(data)
+
+
+def _no_cut(data: bytes, end: int) -> int:
+    return len(data)
 
 
 def _single_byte(upper: str) -> Callable[[bytes], tuple[str, bool]]:
@@ -103,9 +144,9 @@ def _single_byte(upper: str) -> Callable[[bytes], tuple[str, bool]]:
     return decode
 
 
-UTF8 = Encoding("utf-8", _decode_utf8)
+UTF8 = Encoding("utf-8", _codec("utf-8"), _cut_utf8, codecs.BOM_UTF8)
 # Its decoder would answer one U+FFFD for any body; the formats fall back to UTF-8 for its labels instead.
-REPLACEMENT = Encoding("replacement", _decode_utf8)
+REPLACEMENT = Encoding("replacement", _codec("utf-8"))
 
 
 @cache
@@ -127,13 +168,14 @@ def _encoding(name: str) -> Encoding:
     if name == "replacement":
         return REPLACEMENT
     if name == "utf-16le":
-        return Encoding(name, _utf16("utf-16-le", codecs.BOM_UTF16_LE))
+        return Encoding(name, _codec("utf-16-le"), _cut_utf16(1), codecs.BOM_UTF16_LE)
     if name == "utf-16be":
-        return Encoding(name, _utf16("utf-16-be", codecs.BOM_UTF16_BE))
+        return Encoding(name, _codec("utf-16-be"), _cut_utf16(0), codecs.BOM_UTF16_BE)
     if name in _MULTI_BYTE:
         from forage.snapshots.multibyte import decoder  # the tables are large, few pages need them
 
-        return Encoding(name, decoder(name))
+        # Escape sequences of ISO-2022-JP reach over any byte.
+        return Encoding(name, decoder(name), _no_cut if name == "iso-2022-jp" else _cut_line)
     return Encoding(name, _single_byte(_single_byte_uppers()[name]))
 
 

@@ -18,7 +18,7 @@ import attrs
 from forage._codec import is_well_formed, units
 from forage.errors import InvalidSnapshotError
 from forage.snapshots.javascript import js_integer
-from forage.snapshots.text import CHARSET_TOKEN, charset_of, decode_text_body, is_textual
+from forage.snapshots.text import CHARSET_TOKEN, charset_of, decode_text_body, decodes_to, is_textual
 
 __all__ = [
     "MAX_BODY_BYTES",
@@ -232,7 +232,7 @@ def _check_body(s: Snapshot) -> None:
         raise InvalidSnapshotError("body_hash: is not the SHA-256 of the body")
     if s.raw_bytes is None:
         return
-    if decode_text_body(s.raw_bytes, s.declared_charset).text != s.body:
+    if not isinstance(s.body, str) or not decodes_to(s.raw_bytes, s.declared_charset, s.body):
         raise InvalidSnapshotError("body: is not what its bytes decode to")
     _refuse_large_text(s)
 

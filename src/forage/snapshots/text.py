@@ -10,10 +10,10 @@ import re
 
 import attrs
 
-from forage.snapshots.encodings import REPLACEMENT, UTF8, find_encoding
+from forage.snapshots.encodings import REPLACEMENT, UTF8, Encoding, find_encoding
 from forage.snapshots.javascript import js_trim
 
-__all__ = ["CHARSET_TOKEN", "DecodedText", "charset_of", "decode_text_body", "is_textual"]
+__all__ = ["CHARSET_TOKEN", "DecodedText", "charset_of", "decode_text_body", "decodes_to", "is_textual"]
 
 CHARSET_TOKEN = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,64}")
 _TEXTUAL = ("json", "xml", "javascript", "x-www-form-urlencoded")
@@ -57,15 +57,19 @@ def charset_of(content_type: str | None) -> tuple[str | None, tuple[str, ...]]:
     return None, ()
 
 
+def _chosen(charset: str | None) -> tuple[Encoding, bool]:
+    """The decoder to use, and whether it is a fall-back for a label that names none."""
+    named = UTF8 if charset is None else find_encoding(charset)
+    return (UTF8, True) if named is None or named is REPLACEMENT else (named, False)
+
+
 def decode_text_body(body: bytes, charset: str | None) -> DecodedText:
     """Decode by a charset label (None: UTF-8) as the WHATWG Encoding Standard does; never fails.
 
     An unknown label, and those of the "replacement" encoding, fall back to UTF-8. A leading byte-order mark of the chosen encoding is
     dropped; a mark of another never changes the encoding. Time and memory are linear in ``body``.
     """
-    named = UTF8 if charset is None else find_encoding(charset)
-    unknown = named is None or named is REPLACEMENT
-    encoding = UTF8 if named is None or unknown else named
+    encoding, unknown = _chosen(charset)
     text, invalid = encoding.decode(body)
     warnings = []
     if unknown:
@@ -73,3 +77,13 @@ def decode_text_body(body: bytes, charset: str | None) -> DecodedText:
     if invalid:
         warnings.append(f"body is not valid {encoding.name}; invalid bytes were replaced with U+FFFD")
     return DecodedText(text=text, encoding=encoding.name, invalid=invalid, unknown_label=unknown, warnings=tuple(warnings))
+
+
+def decodes_to(body: bytes, charset: str | None, text: str) -> bool:
+    """Whether `decode_text_body` gives exactly ``text``; in pieces, without making it a second time."""
+    position = 0
+    for piece, _ in _chosen(charset)[0].pieces(body):
+        if not text.startswith(piece, position):
+            return False
+        position += len(piece)
+    return position == len(text)
