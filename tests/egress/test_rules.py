@@ -501,6 +501,7 @@ URLS = st.builds("".join, st.tuples(st.sampled_from(["http://", "https://", "htt
 @given(URLS)
 @example("http://a.example\\@127.0.0.1/")
 @example("http://127.0.0.1\u3000/")
+@example("http://a.example?\\")
 def test_any_text_is_judged_or_refused_and_what_passes_has_one_reading(text: str) -> None:
     try:
         judged = judge_url(text, DEFAULT)
@@ -510,7 +511,8 @@ def test_any_text_is_judged_or_refused_and_what_passes_has_one_reading(text: str
     assert URL(judged.url).href == judged.url
     assert judged.url == f"{judged.origin}{judged.target}"
     assert judged.url.isascii()
-    assert not set(judged.url) & set(string.whitespace + "\\#")
+    assert not set(judged.url) & set(string.whitespace + "#")
+    assert "\\" not in judged.url.partition("?")[0]
     assert judged.target.startswith("/")
     assert judged.scheme in ("http", "https")
     # A reader of RFC 3986 finds the same host and port in what goes on the wire.

@@ -25,12 +25,14 @@ __all__ = [
     "Answer",
     "DnsServer",
     "Question",
+    "add_records",
     "aliases",
     "delayed",
     "dropped_on_tcp",
     "forged_first",
     "garbage",
     "in_turn",
+    "new_reply",
     "only",
     "open_dns_server",
     "rcode",
@@ -56,13 +58,15 @@ class Question:
 Answer = Callable[[Question], Awaitable[Sequence[bytes]]]
 
 
-def _reply(question: Question) -> dns.message.Message:
+def new_reply(question: Question) -> dns.message.Message:
+    """An answer to ``question`` without records."""
     reply = dns.message.make_response(question.query, recursion_available=True)
     reply.flags |= dns.flags.AA
     return reply
 
 
-def _add(reply: dns.message.Message, owner: str, ttl: int, kind: str, texts: Sequence[str]) -> None:
+def add_records(reply: dns.message.Message, owner: str, ttl: int, kind: str, texts: Sequence[str]) -> None:
+    """Put records of one owner and type into the answer section."""
     if texts:
         reply.answer.append(dns.rrset.from_text_list(dns.name.from_text(owner), ttl, dns.rdataclass.IN, kind, texts))
 
@@ -75,8 +79,8 @@ def records(*addresses: str, ttl: int = 60) -> Answer:
     """A and AAAA records, each where it is asked for."""
 
     async def answer(question: Question) -> list[bytes]:
-        reply = _reply(question)
-        _add(reply, question.name, ttl, question.kind, _of_kind(question.kind, addresses))
+        reply = new_reply(question)
+        add_records(reply, question.name, ttl, question.kind, _of_kind(question.kind, addresses))
         return [reply.to_wire(max_size=_MOST_BYTES)]
 
     return answer
@@ -86,12 +90,12 @@ def aliases(*chain: str, addresses: Sequence[str] = (), ttl: int = 60) -> Answer
     """A CNAME chain from the name asked for along ``chain``, the last name with ``addresses``."""
 
     async def answer(question: Question) -> list[bytes]:
-        reply = _reply(question)
+        reply = new_reply(question)
         owner = question.name
         for target in chain:
-            _add(reply, owner, ttl, "CNAME", [target + "."])
+            add_records(reply, owner, ttl, "CNAME", [target + "."])
             owner = target
-        _add(reply, owner, ttl, question.kind, _of_kind(question.kind, addresses))
+        add_records(reply, owner, ttl, question.kind, _of_kind(question.kind, addresses))
         return [reply.to_wire(max_size=_MOST_BYTES)]
 
     return answer
@@ -101,7 +105,7 @@ def rcode(code: dns.rcode.Rcode) -> Answer:
     """An empty answer with this code."""
 
     async def answer(question: Question) -> list[bytes]:
-        reply = _reply(question)
+        reply = new_reply(question)
         reply.set_rcode(code)
         return [reply.to_wire()]
 
@@ -150,7 +154,7 @@ def truncated(then: Answer) -> Answer:
     async def answer(question: Question) -> Sequence[bytes]:
         if question.transport == "tcp":
             return await then(question)
-        reply = _reply(question)
+        reply = new_reply(question)
         reply.flags |= dns.flags.TC
         return [reply.to_wire()]
 
@@ -181,14 +185,14 @@ def forged_first(forged: Sequence[str], then: Answer, *, wrong: str) -> Answer:
     """An answer that does not fit the question (``wrong``: "id", "name", "type" or "flag") before what ``then`` gives."""
 
     async def answer(question: Question) -> Sequence[bytes]:
-        lie = _reply(question)
-        _add(lie, question.name, 60, question.kind, _of_kind(question.kind, forged))
+        lie = new_reply(question)
+        add_records(lie, question.name, 60, question.kind, _of_kind(question.kind, forged))
         if wrong == "id":
             lie.id = (question.query.id + 1) & 0xFFFF
         elif wrong == "name":
-            lie.question[0].name = dns.name.from_text("other.example")
+            lie.question = [dns.rrset.RRset(dns.name.from_text("other.example"), dns.rdataclass.IN, lie.question[0].rdtype)]
         elif wrong == "type":
-            lie.question[0].rdtype = dns.rdatatype.TXT
+            lie.question = [dns.rrset.RRset(lie.question[0].name, dns.rdataclass.IN, dns.rdatatype.TXT)]
         else:
             lie.flags &= ~dns.flags.QR
         return [lie.to_wire(), *await then(question)]

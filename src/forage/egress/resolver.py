@@ -97,6 +97,8 @@ class DnsResolver:
             return DnsAnswers(addresses=listed, ttl=0.0, server="hosts file")
         try:
             name = dns.name.from_text(host.encode("ascii").decode() + ".")
+            if name == dns.name.root:
+                raise dns.name.EmptyLabel
         except (UnicodeError, dns.exception.DNSException) as exc:
             raise _failure(host, "not a name that DNS can carry") from exc
         servers = await self._servers()
