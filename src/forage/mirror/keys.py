@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Container
 from typing import Final
 
 import attrs
@@ -29,6 +30,7 @@ __all__ = [
     "capture_key",
     "decode_capture_path",
     "document_path",
+    "find_held",
     "format_capture_path",
     "is_addressable",
     "is_archive_family",
@@ -207,6 +209,17 @@ def decode_capture_path(path: str) -> str:
 def _decoded(found: re.Match[bytes]) -> bytes:
     byte = int(found[1], 16)
     return bytes([byte]) if byte in _ESCAPED else found[0]
+
+
+def find_held(target: str, held: Container[str]) -> tuple[ReplayPath, bool] | None:
+    """What a path and query ask for and whether it is held: the raw spelling first, the decoded one on a miss. None: no capture path."""
+    raw = parse_wayback_path(target)
+    if raw is not None and raw.key in held:
+        return raw, True
+    decoded = parse_wayback_path(decode_capture_path(target))
+    if decoded is not None and decoded.key in held:
+        return decoded, True
+    return None if raw is None else (raw, False)
 
 
 def document_path(key: str) -> str:

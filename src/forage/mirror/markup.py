@@ -207,4 +207,3 @@ def _referenced(found: re.Match[str]) -> str:
     if 0x80 <= code < 0xA0:  # the standard reads these as windows-1252, with controls where that has none
         return bytes([code]).decode("cp1252", "ignore") or chr(code)
     return "\ufffd" if code == 0 or code > 0x10FFFF or 0xD800 <= code < 0xE000 else chr(code)
-
