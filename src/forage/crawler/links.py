@@ -1,0 +1,261 @@
+"""Links of one page: what a crawl may follow, in document order (pure).
+
+Reads anchors, areas, frames, refreshes, rel links and their HTTP header forms. HTML is parsed by lexbor once, with scripting off; tags are
+walked, not queried. Every step is linear and bounded: `MAX_MARKUP_BYTES` of the body, `MAX_LINKS` links, `MAX_URL_LENGTH` characters
+of a URL. Owns what counts as a link and which kind it has; encodings are `sniff`'s, URLs `hrefs`', the grammars `relations`'. Forms,
+scripts, pings and data attributes are never links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import attrs
+from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode
+
+from forage.crawler.hrefs import HrefResolver, resolve_base
+from forage.crawler.outline import MAX_WHOLE, outline
+from forage.crawler.relations import header_links, link_kind, parse_refresh, product_token, says_nofollow, says_nofollow_header
+from forage.crawler.sniff import Kind, Markup, read_markup
+from forage.crawler.urls import canonical_url
+from forage.crawler.xhtml import NotWellFormedError, read_elements
+
+__all__ = ["MAX_LINKS", "Link", "PageLinks", "extract_links", "parse_html"]
+
+MAX_LINKS = 50_000
+"""Links of one page; the rest is dropped with the warning ``too-many-links``."""
+
+_MAX_ELEMENTS = 4 * MAX_LINKS  # among them duplicates and what is no link
+_TAGS = frozenset(["a", "area", "base", "frame", "iframe", "link", "meta"])
+
+Element = tuple[str, Mapping[str, "str | None"]]
+"""Name and attributes; the link of SVG is called ``svg:a``."""
+
+
+@attrs.frozen(kw_only=True)
+class Link:
+    """A fetch URL that a page names, and how: ``a area frame refresh canonical next prev alternate feed`` (``sitemap`` for those of
+    sitemaps). ``nofollow`` only when every mention says so. ``delay`` is the wait of a refresh in seconds."""
+
+    kind: str
+    url: str
+    nofollow: bool = False
+    delay: float | None = None
+
+
+@attrs.frozen(kw_only=True)
+class PageLinks:
+    """``links`` in document order, header lines first, one per fetch URL and never the page itself; ``warnings`` are codes."""
+
+    links: tuple[Link, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def extract_links(
+    body: bytes | str,
+    *,
+    page_url: str,
+    content_type: str | None,
+    headers: Sequence[tuple[str, str]] = (),
+    user_agent: str | None = None,
+) -> PageLinks:
+    """The links of a page. Never raises; trouble is a warning and the links that were readable.
+
+    ``page_url`` is the URL that answered; ``headers`` those of the answer (Link, Refresh and X-Robots-Tag are read); ``user_agent`` names
+    the robot whose directives count beside those for all. A ``str`` body is taken as decoded.
+    """
+    collector = _Collector(page_url, user_agent)
+    collector.read_headers(headers)
+    markup = read_markup(body, content_type)
+    if isinstance(markup, Markup):
+        warnings = list(markup.warnings)
+        collector.read_elements(_elements(markup, warnings), markup.encoding)
+    else:
+        warnings = list(markup)
+    return collector.finish(warnings)
+
+
+def parse_html(text: str) -> LexborHTMLParser:
+    """The one way that pages are parsed here: scripting off, and without the events that only style a select."""
+    return LexborHTMLParser(text, options=LexborDocumentOptions.WO_EVENTS)
+
+
+def _elements(markup: Markup, warnings: list[str]) -> Iterable[Element]:
+    if markup.kind is not Kind.HTML:
+        try:
+            return read_elements(markup.text, _TAGS.__contains__, _MAX_ELEMENTS)
+        except NotWellFormedError as exc:
+            warnings.append("xml-malformed")
+            if markup.kind is Kind.XML:
+                return exc.elements
+    text = markup.text
+    if len(text) > MAX_WHOLE:
+        text, complete = outline(text, _MAX_ELEMENTS)
+        if not complete:
+            warnings.append("too-many-links")
+    return _walk(parse_html(text))
+
+
+def _walk(parser: LexborHTMLParser) -> Iterator[Element]:
+    root = parser.root
+    if root is None:
+        return
+    foreign = _ForeignContent() if parser.tags("svg") or parser.tags("math") else None
+    for node in root.traverse():
+        tag = node.tag
+        if tag not in _TAGS:
+            continue
+        space = "html" if foreign is None else foreign.inside(node.parent)
+        if space == "html":
+            yield tag, node.attributes
+        elif space == "svg" and tag == "a":
+            yield "svg:a", node.attributes
+
+
+_INTEGRATION_POINTS = {
+    "svg": frozenset(["foreignObject", "desc", "title"]),
+    "math": frozenset(["mi", "mo", "mn", "ms", "mtext", "annotation-xml"]),
+}
+
+
+class _ForeignContent:
+    """Tells elements of HTML from namesakes within SVG and MathML. Each ancestor is looked at once, so deep nesting costs no more."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, str] = {}
+
+    def inside(self, node: LexborNode | None) -> str:
+        """The namespace of the children of a node: ``html``, ``svg`` or ``math``."""
+        trail: list[LexborNode] = []
+        space = "html"
+        while node is not None:
+            known = self._known.get(node.mem_id)
+            if known is not None:
+                space = known
+                break
+            trail.append(node)
+            node = node.parent
+        for above in reversed(trail):
+            tag = above.tag
+            if space == "html":
+                space = tag if tag in _INTEGRATION_POINTS else "html"
+            elif tag in _INTEGRATION_POINTS[space]:
+                space = "html"
+            self._known[above.mem_id] = space
+        return space
+
+
+class _Collector:
+    """Gathers links under one key each, and what the page says about all of them."""
+
+    def __init__(self, page_url: str, user_agent: str | None) -> None:
+        self._page_url = page_url
+        self._self = canonical_url(page_url)
+        self._agent = None if user_agent is None else product_token(user_agent)
+        self._nofollow = False
+        self._found: dict[str, tuple[str, bool, float | None]] = {}
+        self._hrefs: dict[str, str | None] = {}
+        self._resolver = HrefResolver(page_url)
+        self._too_long = False
+        self._full = False
+
+    def read_headers(self, headers: Sequence[tuple[str, str]]) -> None:
+        refreshes: list[str] = []
+        for field, value in headers:
+            name = field.lower()
+            if name == "link":
+                self._header_links(value)
+            elif name == "refresh":
+                refreshes.append(value)
+            elif name == "x-robots-tag" and says_nofollow_header(value, self._agent):
+                self._nofollow = True
+        for value in refreshes:
+            self._refresh(value)
+
+    def _header_links(self, value: str) -> None:
+        for href, parameters in header_links(value):
+            kind = link_kind(parameters.get("rel", ""), parameters.get("type"))
+            anchor = parameters.get("anchor")
+            # RFC 8288 section 3.2: with an anchor elsewhere, the link is not one of this page.
+            if kind is not None and (anchor is None or self._resolver.resolve(anchor) == self._self):
+                self._add(kind, href, nofollow="nofollow" in parameters.get("rel", "").lower().split())
+
+    def read_elements(self, elements: Iterable[Element], encoding: str) -> None:
+        elements = list(elements)
+        base = next((a["href"] or "" for tag, a in elements if tag == "base" and "href" in a), None)
+        self._use_base(base, encoding)
+        for tag, attributes in elements:
+            if tag in ("a", "area", "svg:a"):
+                self._anchor(tag, attributes)
+            elif tag == "link":
+                self._link(attributes)
+            elif tag == "meta":
+                self._meta(attributes)
+            elif tag != "base" and "srcdoc" not in attributes and (src := attributes.get("src")):
+                self._add("frame", src)
+
+    def _use_base(self, base: str | None, encoding: str) -> None:
+        """HTML Standard, "set the frozen base URL": the first base with an href counts, unless it is unusable."""
+        if base is None and encoding == "utf-8":
+            return
+        url = None if base is None else resolve_base(base, self._page_url, encoding)
+        self._too_long |= self._resolver.too_long
+        self._resolver = HrefResolver(url or self._page_url, encoding)
+        self._hrefs.clear()
+
+    def _anchor(self, tag: str, attributes: Mapping[str, str | None]) -> None:
+        if "href" in attributes:
+            href = attributes["href"] or ""
+        elif tag == "svg:a" and "xlink:href" in attributes:
+            href = attributes["xlink:href"] or ""
+        else:
+            return
+        rel = attributes.get("rel")
+        self._add("area" if tag == "area" else "a", href, nofollow=rel is not None and "nofollow" in rel.lower().split())
+
+    def _link(self, attributes: Mapping[str, str | None]) -> None:
+        href, rel = attributes.get("href"), attributes.get("rel")
+        if href and rel and (kind := link_kind(rel, attributes.get("type"))) is not None:
+            self._add(kind, href, nofollow="nofollow" in rel.lower().split())
+
+    def _meta(self, attributes: Mapping[str, str | None]) -> None:
+        content = attributes.get("content")
+        if not content:
+            return
+        if (attributes.get("http-equiv") or "").lower() == "refresh":
+            self._refresh(content)
+        name = (attributes.get("name") or "").strip(" \t\n\f\r").lower()
+        if name and name in ("robots", self._agent) and says_nofollow(content):
+            self._nofollow = True
+
+    def _refresh(self, content: str) -> None:
+        refresh = parse_refresh(content)
+        if refresh is not None:
+            self._add("refresh", refresh[1], delay=refresh[0])
+
+    def _add(self, kind: str, href: str, *, nofollow: bool = False, delay: float | None = None) -> None:
+        try:
+            url = self._hrefs[href]
+        except KeyError:
+            url = self._hrefs[href] = self._resolver.resolve(href)
+        if url is None or url == self._self:
+            return
+        known = self._found.get(url)
+        if known is None:
+            if len(self._found) >= MAX_LINKS:
+                self._full = True
+                return
+            self._found[url] = (kind, nofollow, delay)
+        elif known[1] and not nofollow:
+            self._found[url] = (known[0], False, known[2])
+
+    def finish(self, warnings: list[str]) -> PageLinks:
+        if self._too_long or self._resolver.too_long:
+            warnings.append("url-too-long")
+        if self._full and "too-many-links" not in warnings:
+            warnings.append("too-many-links")
+        everything = self._nofollow
+        links = [
+            Link(kind=kind, url=url, nofollow=everything or nofollow, delay=delay) for url, (kind, nofollow, delay) in self._found.items()
+        ]
+        return PageLinks(links=tuple(links), warnings=tuple(warnings))
