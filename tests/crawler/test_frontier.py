@@ -75,9 +75,7 @@ class _Driver:
         self.random = random.Random(seed)
         self.concurrency = concurrency
         self.frontier = Frontier()
-        self.order: CommitOrder[str] = CommitOrder(
-            self.frontier, window=window, max_pages=max_pages, apply=self._apply, stop=lambda: False
-        )
+        self.order: CommitOrder[str] = CommitOrder(self.frontier, window=window, max_pages=max_pages, apply=self._apply, stop=lambda: False)
         self.committed: list[str] = []
         self.most_started = 0
         self.max_pages = max_pages

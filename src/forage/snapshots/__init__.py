@@ -12,6 +12,7 @@ from forage._lazy import lazy_face
 if TYPE_CHECKING:
     from forage.snapshots.encodings import Encoding as Encoding
     from forage.snapshots.encodings import find_encoding as find_encoding
+    from forage.snapshots.filesystem import FilesystemSnapshotStore as FilesystemSnapshotStore
     from forage.snapshots.model import MAX_BODY_BYTES as MAX_BODY_BYTES
     from forage.snapshots.model import MAX_SOURCE_ID_UNITS as MAX_SOURCE_ID_UNITS
     from forage.snapshots.model import MAX_URL_UNITS as MAX_URL_UNITS
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from forage.snapshots.reference import Lookup as Lookup
     from forage.snapshots.reference import SourceRef as SourceRef
     from forage.snapshots.reference import build_source_ref as build_source_ref
+    from forage.snapshots.reference import encode_uri_component as encode_uri_component
     from forage.snapshots.reference import envelope_json as envelope_json
     from forage.snapshots.reference import format_source_ref as format_source_ref
     from forage.snapshots.reference import identity_digest as identity_digest
@@ -46,6 +48,20 @@ if TYPE_CHECKING:
     from forage.snapshots.retention import plan_retention as plan_retention
     from forage.snapshots.retention import validate_prune as validate_prune
     from forage.snapshots.shells import looks_like_js_shell as looks_like_js_shell
+    from forage.snapshots.store import ExactLookup as ExactLookup
+    from forage.snapshots.store import FindKind as FindKind
+    from forage.snapshots.store import FindResult as FindResult
+    from forage.snapshots.store import Integrity as Integrity
+    from forage.snapshots.store import MemorySnapshotStore as MemorySnapshotStore
+    from forage.snapshots.store import Prunable as Prunable
+    from forage.snapshots.store import PruneResult as PruneResult
+    from forage.snapshots.store import Replay as Replay
+    from forage.snapshots.store import ReplayFailure as ReplayFailure
+    from forage.snapshots.store import Resolution as Resolution
+    from forage.snapshots.store import ResolutionFailure as ResolutionFailure
+    from forage.snapshots.store import SnapshotStore as SnapshotStore
+    from forage.snapshots.store import replay_source as replay_source
+    from forage.snapshots.store import resolve_source_ref as resolve_source_ref
     from forage.snapshots.text import DecodedText as DecodedText
     from forage.snapshots.text import charset_of as charset_of
     from forage.snapshots.text import decode_text_body as decode_text_body
@@ -54,6 +70,21 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_face(
     __name__,
     {
+        "ExactLookup": "forage.snapshots.store",
+        "FindKind": "forage.snapshots.store",
+        "FindResult": "forage.snapshots.store",
+        "Integrity": "forage.snapshots.store",
+        "MemorySnapshotStore": "forage.snapshots.store",
+        "Prunable": "forage.snapshots.store",
+        "PruneResult": "forage.snapshots.store",
+        "Replay": "forage.snapshots.store",
+        "ReplayFailure": "forage.snapshots.store",
+        "Resolution": "forage.snapshots.store",
+        "ResolutionFailure": "forage.snapshots.store",
+        "SnapshotStore": "forage.snapshots.store",
+        "replay_source": "forage.snapshots.store",
+        "resolve_source_ref": "forage.snapshots.store",
+        "FilesystemSnapshotStore": "forage.snapshots.filesystem",
         "DecodedText": "forage.snapshots.text",
         "Encoding": "forage.snapshots.encodings",
         "HashBasis": "forage.snapshots.model",
@@ -74,6 +105,7 @@ __getattr__, __dir__, __all__ = lazy_face(
         "decode_record": "forage.snapshots.records",
         "decode_text_body": "forage.snapshots.text",
         "encode_record": "forage.snapshots.records",
+        "encode_uri_component": "forage.snapshots.reference",
         "envelope_json": "forage.snapshots.reference",
         "find_encoding": "forage.snapshots.encodings",
         "format_source_ref": "forage.snapshots.reference",

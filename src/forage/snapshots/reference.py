@@ -30,6 +30,7 @@ __all__ = [
     "Lookup",
     "SourceRef",
     "build_source_ref",
+    "encode_uri_component",
     "envelope_json",
     "format_source_ref",
     "identity_digest",
@@ -155,7 +156,7 @@ def build_source_ref(snapshot: Snapshot) -> str:
 
 def format_source_ref(ref: Lookup | SourceRef) -> str:
     """The canonical text of these fields, of any length; ASCII only."""
-    text = f"{_PREFIX}{_encode_component(ref.source_id)}?url={_encode_form(ref.url)}&sha256={_encode_form(ref.body_hash)}"
+    text = f"{_PREFIX}{encode_uri_component(ref.source_id)}?url={_encode_form(ref.url)}&sha256={_encode_form(ref.body_hash)}"
     text += f"&fetchedAt={_encode_form(ref.fetched_at)}"
     return text if ref.snapshot_digest is None else f"{text}&snapshotSha256={_encode_form(ref.snapshot_digest)}"
 
@@ -198,8 +199,8 @@ def _unescape(match: re.Match[bytes]) -> bytes:
     return bytes((int(match[1], 16),))
 
 
-def _encode_component(text: str) -> str:
-    """encodeURIComponent."""
+def encode_uri_component(text: str) -> str:
+    """JavaScript's encodeURIComponent: the first part of a reference, and the seed in a crawl's source ids."""
     return _COMPONENT_RESERVED.sub(_escape, text.encode()).decode("ascii")
 
 

@@ -1,0 +1,7 @@
+"""``python -m forage``: the command without its script."""
+
+from __future__ import annotations
+
+from forage.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,212 @@
+"""``forage crawl``: crawl from a seed, keep every page, show what happens, and answer with rows that cite what was kept."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import trio
+
+from forage.cli.options import add_egress_options, add_request_options, egress_policy, headers_of, quoted
+from forage.errors import InvalidPolicyError
+
+if TYPE_CHECKING:
+    from forage.crawler import CrawlEvent, CrawlManifest, CrawlPolicy, CrawlStream, FollowContext, Link, Seed
+
+__all__ = ["add_parser", "run"]
+
+NOTHING_CAPTURED = 1
+REFUSED = 5
+INTERRUPTED = 11
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command's flags."""
+    parser = subparsers.add_parser("crawl", help="crawl a site and keep its pages", description=__doc__)
+    parser.add_argument("url", help="where to start: an absolute http or https URL")
+    parser.add_argument("--store", type=Path, metavar="DIR", help="keep every page here, so that its reference resolves later")
+    parser.add_argument("--replay", action="store_true", help="take every page from --store; opens no connection")
+    parser.add_argument("--manifest", type=Path, metavar="FILE", help="write the manifest (JSON) to this file")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line on standard output (also when it is not a terminal)")
+    parser.add_argument("--follow", metavar="REGEX", help="follow only links whose URL matches")
+    parser.add_argument("--discovery", choices=("links", "sitemap", "both"), default="links")
+    parser.add_argument("--concurrency", type=int, default=4, metavar="N", help="requests in flight over all hosts (default 4)")
+    parser.add_argument("--max-pages", type=int, default=20, metavar="N", help="attempts, failures included (default 20)")
+    parser.add_argument("--max-depth", type=int, default=2, metavar="N", help="links away from the seed (default 2)")
+    parser.add_argument("--max-bytes", type=int, metavar="N", help="stop once this many body bytes were kept")
+    parser.add_argument("--max-seconds", type=float, metavar="S", help="stop after this long")
+    parser.add_argument("--max-failures", type=int, metavar="N", help="stop after more failures than this")
+    add_request_options(parser)
+    add_egress_options(parser)
+
+
+async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
+    """Exit code 0 when at least one page was captured, 5 when the guard refused the seed, 11 when interrupted, else 1."""
+    from forage.crawler import crawl_stream
+
+    seed, policy = _seed(args), _policy(args)
+    store = None
+    if args.store is not None:
+        from forage.snapshots import FilesystemSnapshotStore
+
+        store = FilesystemSnapshotStore(args.store)
+    elif args.replay:
+        raise InvalidPolicyError("--store", "the store to replay from, together with --replay")
+    printer = _Printer(out, err, as_json=args.json or not out.isatty())
+    if args.unguarded:
+        print("egress guard: OFF (--unguarded): private and local addresses are reachable", file=err)
+    async with crawl_stream(seed, policy, store=store) as stream, trio.open_nursery() as nursery:
+        interrupted = await nursery.start(_until_interrupted, stream, err)
+        async for event in stream:
+            printer.show(event)
+        nursery.cancel_scope.cancel()
+    manifest = stream.manifest
+    assert manifest is not None
+    printer.finish(manifest)
+    if args.manifest is not None:
+        await trio.Path(args.manifest).write_text(manifest.to_json() + "\n", "utf-8")
+    _advise(manifest, args, err)
+    return _exit_code(manifest, interrupted.is_set())
+
+
+def _seed(args: argparse.Namespace) -> Seed:
+    from forage.crawler import Seed
+
+    return Seed(url=args.url, headers=headers_of(args.header), user_agent=args.user_agent)
+
+
+def _policy(args: argparse.Namespace) -> CrawlPolicy:
+    from forage.crawler import CrawlPolicy
+
+    return CrawlPolicy(
+        max_pages=args.max_pages,
+        max_depth=args.max_depth,
+        max_bytes=args.max_bytes,
+        max_seconds=args.max_seconds,
+        max_failures=args.max_failures,
+        max_response_bytes=args.max_response_bytes,
+        discovery=args.discovery,
+        mode="replay" if args.replay else "live",
+        obey_robots=not args.ignore_robots,
+        delay=args.delay,
+        concurrency=args.concurrency,
+        keep_bodies=False,
+        should_follow=None if args.follow is None else _Follow(args.follow),
+        egress=egress_policy(args),
+    )
+
+
+class _Follow:
+    """Links whose URL a regular expression finds."""
+
+    def __init__(self, pattern: str) -> None:
+        try:
+            self._pattern = re.compile(pattern)
+        except re.error as exc:
+            raise InvalidPolicyError("--follow", f"a regular expression ({exc})", got=pattern) from exc
+
+    def __call__(self, link: Link, context: FollowContext) -> bool:
+        return self._pattern.search(link.url) is not None
+
+
+async def _until_interrupted(
+    stream: CrawlStream, err: TextIO, *, task_status: trio.TaskStatus[trio.Event] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """The first interrupt ends the crawl cleanly, the second one at once."""
+    interrupted = trio.Event()
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        task_status.started(interrupted)
+        async for _ in signals:
+            if interrupted.is_set():
+                raise KeyboardInterrupt
+            interrupted.set()
+            print("interrupted: finishing what is kept; once more to stop at once", file=err)
+            stream.stop()
+
+
+class _Printer:
+    """Rows as they are committed: data on ``out``, what people watch on ``err``."""
+
+    def __init__(self, out: TextIO, err: TextIO, *, as_json: bool) -> None:
+        self._out = out
+        self._err = err
+        self._as_json = as_json
+
+    def show(self, event: CrawlEvent) -> None:
+        """One event: its row as data, and one line for a person."""
+        from forage.crawler import CrawlWarning, HostPaused, PageCaptured, PageFailed, UrlSkipped
+
+        match event:
+            case PageCaptured(page=page):
+                self._row("page", page, f"{page.status}\t{quoted(page.url)}\t{page.source_ref}")
+                self._say(f"{page.number:5d}  {page.status}  {quoted(page.url)}")
+                for warning in page.warnings:
+                    self._say(f"              warning: {quoted(warning)}")
+            case PageFailed(failure=failure):
+                self._row("failed", failure, None)
+                rule = "" if failure.rule is None else f" {failure.rule}"
+                self._say(f"{failure.number:5d}  failed ({failure.code}{rule})  {quoted(failure.url)}: {quoted(failure.message)}")
+            case UrlSkipped(skip=skip):
+                self._row("skipped", skip, None)
+            case HostPaused(host=host, seconds=seconds, why=why):
+                self._row("host-paused", event, None)
+                self._say(f"       {quoted(host)} pauses for {seconds:.1f} s ({why})")
+            case CrawlWarning(message=message):
+                self._row("warning", event, None)
+                self._say(f"       warning: {quoted(message)}")
+
+    def finish(self, manifest: CrawlManifest) -> None:
+        """The figures, and why pages are missing."""
+        if self._as_json:
+            self._out.write(f'{{"event":"done","manifest":{_compact(manifest.to_json())}}}\n')
+            self._out.flush()
+        counts = manifest.counts
+        self._say(f"{counts.seen} URLs seen: {counts.captured} captured, {counts.failed} failed, {counts.skipped} skipped")
+        reasons: dict[str, int] = {}
+        for skip in manifest.skips:
+            reasons[skip.reason] = reasons.get(skip.reason, 0) + 1
+        for reason, number in sorted(reasons.items()):
+            self._say(f"  skipped, {reason}: {number}")
+        if manifest.truncated:
+            self._say(f"  truncated by {', '.join(manifest.budgets_hit)}")
+
+    def _row(self, name: str, row: object, text: str | None) -> None:
+        from forage.crawler import row_to_json
+
+        if self._as_json:
+            self._out.write(row_to_json(name, row) + "\n")
+        elif text is not None:
+            self._out.write(text + "\n")
+        self._out.flush()
+
+    def _say(self, line: str) -> None:
+        print(line, file=self._err)
+
+
+def _compact(text: str) -> str:
+    from forage._codec import dump_compact, load_json
+
+    return dump_compact(load_json(text))
+
+
+def _advise(manifest: CrawlManifest, args: argparse.Namespace, err: TextIO) -> None:
+    """The exact next command where the seed itself leads to another host."""
+    for failure in manifest.failures:
+        if failure.number == 0 and failure.target is not None and failure.code == "off-scope":
+            words = ["forage", "crawl", failure.target]
+            if args.store is not None:
+                words += ["--store", str(args.store)]
+            print(f"the seed redirects to another host; to crawl that one:\n  {shlex.join(words)}", file=err)
+
+
+def _exit_code(manifest: CrawlManifest, interrupted: bool) -> int:
+    if interrupted:
+        return INTERRUPTED
+    if manifest.pages:
+        return 0
+    refused = any(f.number == 0 and f.code == "egress-denied" for f in manifest.failures)
+    return REFUSED if refused else NOTHING_CAPTURED

@@ -1,0 +1,54 @@
+"""``forage replay``: the newest kept snapshot of a URL, from a store, with no connection."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TextIO
+
+from forage.cli.resolve import print_snapshot
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command's flags."""
+    parser = subparsers.add_parser("replay", help="serve a kept page from a store", description=__doc__)
+    parser.add_argument("url", help="the page, or with --source-id the id under which it is kept")
+    parser.add_argument("--store", type=Path, metavar="DIR", required=True)
+    parser.add_argument("--seed", metavar="URL", help="seed of the crawl that kept it (default: the page itself)")
+    parser.add_argument(
+        "--source-id", action="store_true", help="the argument is a source id, as `forage fetch --id` and manifests name it"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    parser.add_argument("--body", action="store_true", help="write the bytes that were hashed to standard output, and nothing else")
+
+
+async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
+    """Exit code 0 when the store has the page, else 1 with the reason."""
+    from forage.snapshots import FilesystemSnapshotStore, replay_source
+
+    store = FilesystemSnapshotStore(args.store)
+    source_ids = [args.url] if args.source_id else _candidates(args.url, args.seed)
+    result = None
+    for source_id in source_ids:
+        result = await replay_source(store, source_id)
+        if result.snapshot is not None:
+            print_snapshot(result.snapshot, args, out)
+            return 0
+    assert result is not None
+    assert result.error is not None
+    print(f"forage replay: {result.error.kind}: {result.error.message}", file=err)
+    return 1
+
+
+def _candidates(url: str, seed: str | None) -> list[str]:
+    """Where a page may be kept: by a crawl from the seed, by a crawl from the page itself, or by a single fetch."""
+    from forage.crawler import canonical_url, page_source_id
+
+    page = canonical_url(url) or url
+    if seed is not None:
+        return [page_source_id(canonical_url(seed) or seed, page)]
+    origin = canonical_url("/", page)
+    seeds = [page] if origin is None or origin == page else [page, origin]
+    return [page, *(page_source_id(s, page) for s in seeds)]

@@ -1,0 +1,234 @@
+"""One entry to one outcome: from the network through the fetcher, or from a store in replay.
+
+Owns what a result of `forage.fetch` means to a crawl. Both forms read links from the snapshot's own bytes and recorded headers, so
+that a replay finds the links that the live crawl found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import attrs
+import trio
+
+from forage._codec import units
+from forage.crawler.frontier import Entry
+from forage.crawler.lanes import Outcome
+from forage.crawler.links import Link, extract_links
+from forage.crawler.manifest import Page, PageFailure, PageSkip, SitemapCounters, SkipReason
+from forage.crawler.policy import CrawlPolicy, Seed
+from forage.crawler.urls import canonical_url, dedupe_key, origin_of
+from forage.errors import EgressCode, FetchErrorKind, ForageError
+from forage.fetch import Fetcher, FetchResult, Source
+from forage.snapshots import (
+    MAX_SOURCE_ID_UNITS,
+    Snapshot,
+    SnapshotStore,
+    body_bytes,
+    build_source_ref,
+    encode_uri_component,
+    replay_source,
+)
+
+__all__ = ["Acquirer", "LiveAcquirer", "ReplayAcquirer", "SitemapFinds", "page_source_id"]
+
+_SKIPS = {
+    FetchErrorKind.ROBOTS_DENIED: SkipReason.ROBOTS_DENIED,
+    FetchErrorKind.ROBOTS_UNREACHABLE: SkipReason.ROBOTS_UNREACHABLE,
+    FetchErrorKind.CRAWL_DELAY_TOO_LONG: SkipReason.CRAWL_DELAY_TOO_LONG,
+    FetchErrorKind.HOST_PAUSED: SkipReason.HOST_PAUSED,
+}
+"""Failures of a fetch that are no fault of the page: a crawl lists the URL as skipped."""
+
+_CLOSING = frozenset({SkipReason.RETRY_AFTER_TOO_LONG, SkipReason.HOST_PAUSED})
+"""Reasons that hold for all that is left of the host."""
+
+
+@attrs.frozen(kw_only=True)
+class SitemapFinds:
+    """URLs that sitemaps list, in order, and what reading them came to."""
+
+    links: tuple[Link, ...] = ()
+    counters: SitemapCounters = attrs.field(factory=SitemapCounters)
+    warnings: tuple[str, ...] = ()
+
+
+class Acquirer(Protocol):
+    """How a crawl has one URL. Operational trouble is an outcome, never an exception."""
+
+    async def acquire(self, entry: Entry) -> Outcome:
+        """The outcome of one entry."""
+        ...
+
+    async def discover(self) -> SitemapFinds:
+        """What the sitemaps of the seed's host list."""
+        ...
+
+
+def page_source_id(seed_url: str, page_url: str) -> str:
+    """The source id under which a crawl keeps a page; the formats fix it, so that other implementations find it."""
+    return f"{encode_uri_component(seed_url.partition('#')[0])}::{page_url}"
+
+
+@attrs.frozen(kw_only=True)
+class _Reader:
+    """Rows and links of a snapshot; the part that live crawl and replay share."""
+
+    seed: Seed
+    policy: CrawlPolicy
+
+    def page(self, entry: Entry, snapshot: Snapshot, *, stored: bool, warnings: Sequence[str]) -> Outcome:
+        links = self._links(snapshot)
+        body = snapshot.raw_bytes if snapshot.raw_bytes is not None else snapshot.body
+        page = Page(
+            number=entry.number,
+            url=snapshot.url,
+            requested_url=entry.url,
+            status=snapshot.status,
+            depth=entry.depth,
+            source_id=snapshot.source_id,
+            source_ref=build_source_ref(snapshot),
+            body_hash=snapshot.body_hash,
+            body_bytes=len(body) if isinstance(body, bytes) else len(body_bytes(snapshot)),
+            fetched_at=snapshot.fetched_at,
+            rendered=bool(snapshot.rendered),
+            not_modified=snapshot.not_modified,
+            stored=stored,
+            redirects=snapshot.redirects or (),
+            warnings=tuple(warnings),
+            snapshot=snapshot if self.policy.keep_bodies else None,
+        )
+        key = dedupe_key(snapshot.url)
+        return Outcome(page=page, links=links, covered=() if key == entry.key else (key,))
+
+    def _links(self, snapshot: Snapshot) -> tuple[tuple[Link, str], ...]:
+        headers = snapshot.headers or {}
+        content_type = headers.get("content-type")
+        if content_type is not None and "html" not in content_type.lower():
+            return ()
+        body = snapshot.body if snapshot.rendered else body_bytes(snapshot)
+        if content_type is None and not looks_like_markup(body):
+            return ()
+        found = extract_links(body, page_url=snapshot.url, content_type=content_type, headers=tuple(headers.items()))
+        return tuple((link, dedupe_key(link.url)) for link in found.links)
+
+
+def looks_like_markup(body: bytes | str) -> bool:
+    """Whether a body without a content type starts as HTML does."""
+    head = body[:1024]
+    text = head if isinstance(head, str) else head.decode("latin-1")
+    return text.lstrip("\ufeff\x00 \t\r\n\x0c").startswith("<")
+
+
+class LiveAcquirer:
+    """Fetches through the guard, stores what came, and reads its links."""
+
+    def __init__(self, *, seed: Seed, policy: CrawlPolicy, fetcher: Fetcher, store: SnapshotStore | None) -> None:
+        self._seed = seed
+        self._policy = policy
+        self._fetcher = fetcher
+        self._store = store
+        self._reader = _Reader(seed=seed, policy=policy)
+        self._seed_origin = origin_of(seed.url)
+
+    async def acquire(self, entry: Entry) -> Outcome:
+        """Fetch, store and read one entry."""
+        source_id = page_source_id(self._seed.id or self._seed.url, entry.url)
+        if units(source_id) > MAX_SOURCE_ID_UNITS:
+            return _failed(entry, FetchErrorKind.INVALID_URL, "the URL is too long to be cited: its source id has more than 1024 units")
+        source = Source(
+            id=source_id,
+            url=entry.url,
+            headers=self._seed.headers if origin_of(entry.url) == self._seed_origin else {},
+            user_agent=self._seed.user_agent or self._policy.user_agent,
+        )
+        result = await self._fetcher.fetch(
+            source, store=self._store, max_response_bytes=self._seed.max_response_bytes, render=self._seed.render
+        )
+        if result.snapshot is None:
+            return _refused(entry, result)
+        warnings = list(result.warnings)
+        stored = await self._keep(result.snapshot, warnings)
+        return self._reader.page(entry, result.snapshot, stored=stored, warnings=warnings)
+
+    async def _keep(self, snapshot: Snapshot, warnings: list[str]) -> bool:
+        if self._store is None:
+            return False
+        if snapshot.not_modified:
+            return True
+        try:
+            await self._store.put(snapshot)
+        except ForageError as exc:
+            warnings.append(f"store: {exc}")
+            return False
+        return True
+
+    async def discover(self) -> SitemapFinds:
+        """Read the sitemaps that robots.txt names, or /sitemap.xml."""
+        return SitemapFinds()
+
+
+class ReplayAcquirer:
+    """Serves every page from a store; opens no socket."""
+
+    def __init__(self, *, seed: Seed, policy: CrawlPolicy, store: SnapshotStore) -> None:
+        self._seed = seed
+        self._store = store
+        self._reader = _Reader(seed=seed, policy=policy)
+
+    async def acquire(self, entry: Entry) -> Outcome:
+        """The newest snapshot of the entry's page; ``no-snapshot`` where the store has none."""
+        result = await replay_source(self._store, page_source_id(self._seed.id or self._seed.url, entry.url))
+        await trio.lowlevel.checkpoint()
+        if result.snapshot is None:
+            error = result.error
+            assert error is not None
+            return _failed(entry, error.kind, error.message)
+        return self._reader.page(entry, result.snapshot, stored=True, warnings=())
+
+    async def discover(self) -> SitemapFinds:
+        """Read the kept sitemaps."""
+        return SitemapFinds()
+
+
+def _failed(entry: Entry, kind: FetchErrorKind, message: str) -> Outcome:
+    return Outcome(failure=PageFailure(number=entry.number, url=entry.url, code=kind.value, message=message, depth=entry.depth))
+
+
+def _refused(entry: Entry, result: FetchResult) -> Outcome:
+    """What a fetch without a snapshot means to a crawl."""
+    error = result.error
+    assert error is not None
+    code = error.kind.value
+    found: tuple[PageSkip, ...] = ()
+    skip = _SKIPS.get(error.kind)
+    if error.reason == SkipReason.RETRY_AFTER_TOO_LONG:
+        skip = SkipReason.RETRY_AFTER_TOO_LONG
+    if error.target is None and skip is not None:
+        row = PageSkip(url=entry.url, reason=skip, depth=entry.depth, detail=error.message)
+        return Outcome(skip=row, closes_host=skip if skip in _CLOSING else None, warnings=_notes(entry, result))
+    if error.reason == EgressCode.REDIRECT_CROSS_HOST:
+        code = FetchErrorKind.OFF_SCOPE.value
+        skip = SkipReason.OFF_SCOPE
+    if error.target is not None and skip is not None:
+        target = canonical_url(error.target)
+        if target is not None and dedupe_key(target) != entry.key:
+            found = (PageSkip(url=target, reason=skip, depth=entry.depth, detail=f"redirect from {entry.url}"),)
+    failure = PageFailure(
+        number=entry.number,
+        url=entry.url,
+        code=code,
+        message=error.message,
+        depth=entry.depth,
+        status=error.status,
+        rule=error.reason,
+        target=error.target,
+        warnings=result.warnings,
+    )
+    return Outcome(failure=failure, found_skips=found)
+
+
+def _notes(entry: Entry, result: FetchResult) -> tuple[str, ...]:
+    """Warnings of a skipped URL have no row of their own; they become warnings of the crawl."""
+    return tuple(f"{entry.url}: {warning}" for warning in result.warnings)

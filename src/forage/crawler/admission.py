@@ -1,0 +1,81 @@
+"""Which of the links of a committed page enter the frontier, and the account of those that do not.
+
+Pure. Called in commit order only, so its answers depend on site and policy alone. A reason can be overtaken: a URL that was passed
+over because one link said nofollow, or because it lay too deep, is admitted when a later page offers it in a better way.
+"""
+
+from __future__ import annotations
+
+from forage.crawler.frontier import FollowContext, Frontier
+from forage.crawler.links import Link
+from forage.crawler.manifest import PageSkip, SkipReason
+from forage.crawler.policy import CrawlPolicy
+from forage.crawler.traps import TrapBudget
+from forage.crawler.urls import same_host
+
+__all__ = ["Admission"]
+
+
+class Admission:
+    """The gate of one frontier. ``passed_over`` lists what stayed outside, in discovery order."""
+
+    def __init__(self, frontier: Frontier, policy: CrawlPolicy, seed_url: str, traps: TrapBudget) -> None:
+        self._frontier = frontier
+        self._policy = policy
+        self._seed_url = seed_url
+        self._traps = traps
+        self._passed_over: dict[str, PageSkip] = {}
+        self._trapped = False
+
+    @property
+    def trapped(self) -> bool:
+        """True once a trap budget has refused a URL."""
+        return self._trapped
+
+    @property
+    def passed_over(self) -> tuple[PageSkip, ...]:
+        """URLs that were seen and never admitted."""
+        return tuple(self._passed_over.values())
+
+    def note(self, skip: PageSkip, key: str) -> None:
+        """Account for a URL met outside a page's links, such as a refused redirect target."""
+        if not self._frontier.knows(key):
+            self._passed_over.setdefault(key, skip)
+
+    def cover(self, key: str, depth: int) -> None:
+        """Account for a URL that was captured under another one, which redirects to it."""
+        self._passed_over.pop(key, None)
+        self._frontier.mark(key, depth)
+
+    def offer(self, link: Link, key: str, *, page_url: str, depth: int, committed: int) -> None:
+        """Admit a link at ``depth`` or keep the reason why not."""
+        if self._frontier.knows(key, depth):
+            return
+        verdict = self._judge(link, page_url, depth, committed)
+        if isinstance(verdict, float):
+            self._passed_over.pop(key, None)
+            self._frontier.push(link.url, key, depth, score=verdict)
+            return
+        reason, detail = verdict
+        if key not in self._passed_over:
+            self._passed_over[key] = PageSkip(url=link.url, reason=reason, depth=depth, detail=detail)
+
+    def _judge(self, link: Link, page_url: str, depth: int, committed: int) -> float | tuple[SkipReason, str | None]:
+        policy = self._policy
+        if policy.same_host and not same_host(link.url, self._seed_url):
+            return SkipReason.OFF_SCOPE, None
+        if link.nofollow and not policy.follow_nofollow:
+            return SkipReason.NOFOLLOW, None
+        if depth > policy.max_depth:
+            return SkipReason.MAX_DEPTH, None
+        trap = self._traps.admit(link.url)
+        if trap is not None:
+            self._trapped = True
+            return SkipReason.TRAP, str(trap)
+        if policy.should_follow is None:
+            return 0.0
+        context = FollowContext(page_url=page_url, depth=depth - 1, seed_url=self._seed_url, committed=committed)
+        answer = policy.should_follow(link, context)
+        if answer is False:
+            return SkipReason.FILTERED, None
+        return 0.0 if answer is True else float(answer)

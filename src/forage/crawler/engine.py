@@ -1,0 +1,167 @@
+"""The crawl: a nursery of lanes around one deterministic order.
+
+Owns the wiring only. What is next is `CommitOrder`'s, who may enter is `Admission`'s, how one URL is had is `Acquirer`'s, when a request
+may start is the fetcher's clock. The main task commits outcomes in order and hands events to the consumer; while the consumer is slow
+nothing new is numbered, which holds the whole crawl back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from forage.crawler.acquire import Acquirer
+from forage.crawler.admission import Admission
+from forage.crawler.events import CrawlEvent, CrawlWarning, PageCaptured, PageFailed, UrlSkipped
+from forage.crawler.frontier import CommitOrder, Entry, Frontier, Turn
+from forage.crawler.lanes import HostHistory, Lanes, Outcome
+from forage.crawler.manifest import PageSkip, SitemapCounters, SkipReason
+from forage.crawler.policy import CrawlPolicy
+from forage.crawler.tally import Tally
+from forage.crawler.traps import TrapBudget
+from forage.crawler.urls import dedupe_key
+
+__all__ = ["Crawl"]
+
+Emit = Callable[[CrawlEvent], Awaitable[None]]
+
+
+class Crawl:
+    """One crawl of one seed. ``run`` is called once; ``halt`` may be called at any time from the same thread."""
+
+    def __init__(self, *, seed_url: str, policy: CrawlPolicy, acquirer: Acquirer, tally: Tally, emit: Emit) -> None:
+        self._seed_url = seed_url
+        self._policy = policy
+        self._acquirer = acquirer
+        self._tally = tally
+        self._emit = emit
+        self._frontier = Frontier(scored=policy.should_follow is not None)
+        self._admission = Admission(self._frontier, policy, seed_url, TrapBudget())
+        self._order: CommitOrder[Outcome] = CommitOrder(
+            self._frontier, window=policy.window, max_pages=policy.max_pages, apply=self._apply, stop=self._stop
+        )
+        self._arrivals: deque[tuple[Entry, Outcome]] = deque()
+        self._arrived = trio.lowlevel.ParkingLot()
+        self._halted: SkipReason | None = None
+        self._working: set[trio.CancelScope] = set()
+        self._applied_bytes = 0
+        self._applied_failures = 0
+        self._budget: SkipReason | None = None
+        self.sitemaps = SitemapCounters()
+
+    def halt(self, reason: SkipReason) -> None:
+        """End the crawl early and cleanly: what is under way is given up, and all that is left is accounted for with ``reason``."""
+        if self._halted is None:
+            self._halted = reason
+            for scope in self._working:
+                scope.cancel()
+
+    async def run(self) -> None:
+        """Crawl until nothing is left or a budget is used up. Raises only what the consumer's side raises."""
+        self._frontier.push(self._seed_url, dedupe_key(self._seed_url), 0)
+        await self._discover()
+        async with trio.open_nursery() as nursery:
+            lanes = Lanes(nursery, decide=self._decide, work=self._work, deliver=self._deliver, per_host=self._policy.per_host)
+            if self._policy.max_seconds is not None:
+                nursery.start_soon(self._out_of_time, self._policy.max_seconds)
+            await self._drive(lanes)
+            nursery.cancel_scope.cancel()  # ends the timer; every lane is idle by now
+        await self._close()
+
+    async def _discover(self) -> None:
+        """Sitemap URLs enter at depth 1, before any page's links."""
+        if self._policy.discovery == "links" or self._policy.max_pages < 2 or self._policy.max_depth < 1:
+            return
+        found = await self._acquirer.discover()
+        for link in found.links:
+            key = dedupe_key(link.url)
+            self._admission.offer(link, key, page_url=self._seed_url, depth=1, committed=0)
+        self.sitemaps = found.counters
+        for message in found.warnings:
+            self._tally.warn(message)
+            await self._emit(CrawlWarning(message=message))
+
+    async def _close(self) -> None:
+        reason = self._budget or SkipReason.MAX_PAGES
+        left = [PageSkip(url=url, reason=reason, depth=depth) for url, depth in self._frontier.drain()]
+        left += self._admission.passed_over
+        self._tally.leave(left)
+        for skip in left:
+            await self._emit(UrlSkipped(skip=skip))
+
+    async def _drive(self, lanes: Lanes) -> None:
+        while True:
+            turn = self._order.next_entry()
+            while isinstance(turn, Entry):
+                lanes.submit(turn)
+                turn = self._order.next_entry()
+            if turn is Turn.DONE:
+                return
+            if not self._arrivals:
+                await self._arrived.park()
+            while self._arrivals:
+                for entry, outcome in self._order.arrive(*self._arrivals.popleft()):
+                    await self._commit(entry, outcome)
+
+    async def _commit(self, entry: Entry, outcome: Outcome) -> None:
+        self._tally.commit(entry, outcome)
+        if outcome.page is not None:
+            await self._emit(PageCaptured(page=outcome.page))
+        elif outcome.failure is not None:
+            await self._emit(PageFailed(failure=outcome.failure))
+        elif outcome.skip is not None:
+            await self._emit(UrlSkipped(skip=outcome.skip))
+        for message in outcome.warnings:
+            await self._emit(CrawlWarning(message=message))
+
+    def _decide(self, entry: Entry, history: HostHistory) -> Outcome | None:
+        reason, detail = self._halted, None
+        if reason is None and history.closed is not None:
+            reason, detail = SkipReason.HOST_PAUSED, history.closed.value
+        if reason is None and (entry.covered or entry.key in history.covered):
+            reason, detail = SkipReason.DUPLICATE, "a redirect led to it before"
+        if reason is None:
+            return None
+        return Outcome(skip=PageSkip(url=entry.url, reason=reason, depth=entry.depth, detail=detail))
+
+    async def _work(self, entry: Entry) -> Outcome:
+        with trio.CancelScope() as scope:
+            self._working.add(scope)
+            try:
+                return await self._acquirer.acquire(entry)
+            finally:
+                self._working.discard(scope)
+        return Outcome(skip=PageSkip(url=entry.url, reason=self._halted or SkipReason.INTERRUPTED, depth=entry.depth))
+
+    def _deliver(self, entry: Entry, outcome: Outcome) -> None:
+        self._arrivals.append((entry, outcome))
+        self._arrived.unpark_all()
+
+    def _apply(self, entry: Entry, outcome: Outcome) -> bool:
+        for key in outcome.covered:
+            self._admission.cover(key, entry.depth)
+        for skip in outcome.found_skips:
+            self._admission.note(skip, dedupe_key(skip.url))
+        if outcome.page is not None:
+            self._applied_bytes += outcome.page.body_bytes
+            for link, key in outcome.links:
+                self._admission.offer(link, key, page_url=outcome.page.url, depth=entry.depth + 1, committed=self._order.applied)
+        if outcome.failure is not None:
+            self._applied_failures += 1
+        return outcome.skip is None
+
+    def _stop(self) -> bool:
+        policy = self._policy
+        if self._budget is None and self._halted is not None:
+            self._budget = self._halted
+        if self._budget is None and policy.max_bytes is not None and self._applied_bytes >= policy.max_bytes:
+            self._budget = SkipReason.MAX_BYTES
+        if self._budget is None and policy.max_failures is not None and self._applied_failures > policy.max_failures:
+            self._budget = SkipReason.MAX_FAILURES
+        return self._budget is not None
+
+    async def _out_of_time(self, seconds: float) -> None:
+        await trio.sleep(seconds)
+        self.halt(SkipReason.MAX_SECONDS)

@@ -1,0 +1,127 @@
+"""Per-host lanes: each host's entries are worked on in order, a few at a time, independently of other hosts.
+
+A lane is a queue, the host's history and at most ``per_host`` worker tasks; workers end when the queue is empty, so an idle host
+costs no task. A decision about entry i reads what the host did up to entry i - ``per_host``: never more, even if more has
+finished by then, so that it does not depend on timing. Spacing between requests is the fetcher's clock, not this module's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+import attrs
+import trio
+
+from forage.crawler.frontier import Entry
+from forage.crawler.links import Link
+from forage.crawler.manifest import Page, PageFailure, PageSkip, SkipReason
+
+__all__ = ["HostHistory", "Lanes", "Outcome"]
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """What became of one entry: exactly one of page, failure and skip, and what the rest of the crawl learns from it.
+
+    ``links`` are what the page offers, each with its de-duplication key; ``covered`` are keys that need no visit of their own any more
+    (redirect targets of a captured page); ``found_skips`` are URLs that were met on the way and left alone; ``closes_host``
+    ends the host's lane with that reason.
+    """
+
+    page: Page | None = None
+    failure: PageFailure | None = None
+    skip: PageSkip | None = None
+    links: tuple[tuple[Link, str], ...] = ()
+    covered: tuple[str, ...] = ()
+    found_skips: tuple[PageSkip, ...] = ()
+    closes_host: SkipReason | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@attrs.define
+class HostHistory:
+    """What the entries of one host have shown so far, as far as a decision may see it."""
+
+    covered: set[str] = attrs.field(factory=set)
+    closed: SkipReason | None = None
+
+    def learn(self, outcome: Outcome) -> None:
+        """Add the outcome of the host's next entry, in the host's order."""
+        self.covered.update(outcome.covered)
+        self.closed = self.closed or outcome.closes_host
+
+
+Decide = Callable[[Entry, HostHistory], "Outcome | None"]
+Work = Callable[[Entry], Awaitable[Outcome]]
+Deliver = Callable[[Entry, Outcome], None]
+
+
+class _Lane:
+    def __init__(self, per_host: int) -> None:
+        self.queue: deque[Entry] = deque()
+        self.workers = 0
+        self._history = HostHistory()
+        self._per_host = per_host
+        self._finished: dict[int, Outcome] = {}
+        self._learned = 0
+        self._decided = 0
+        self._changed = trio.lowlevel.ParkingLot()
+
+    async def decide(self, entry: Entry, decide: Decide) -> Outcome | None:
+        """Decide about an entry in the host's order, with the history up to ``entry.host_index - per_host`` and no more."""
+        visible = entry.host_index - self._per_host + 1
+        while self._decided < entry.host_index or not self._learn(visible):
+            await self._changed.park()
+        outcome = decide(entry, self._history)
+        self._decided += 1
+        self._changed.unpark_all()
+        return outcome
+
+    def _learn(self, visible: int) -> bool:
+        while self._learned < visible and self._learned in self._finished:
+            self._history.learn(self._finished.pop(self._learned))
+            self._learned += 1
+        return self._learned >= visible
+
+    def finish(self, entry: Entry, outcome: Outcome) -> None:
+        self._finished[entry.host_index] = outcome
+        self._changed.unpark_all()
+
+
+class Lanes:
+    """All lanes of one crawl, as tasks of the crawl's nursery.
+
+    ``decide`` may settle an entry from its host's history without any request; otherwise ``work`` turns it into an outcome and must not
+    raise for operational trouble. ``deliver`` is called with each outcome, in order of completion, and must not wait.
+    """
+
+    def __init__(self, nursery: trio.Nursery, *, decide: Decide, work: Work, deliver: Deliver, per_host: int) -> None:
+        self._nursery = nursery
+        self._decide = decide
+        self._work = work
+        self._deliver = deliver
+        self._per_host = per_host
+        self._lanes: dict[str, _Lane] = {}
+
+    def submit(self, entry: Entry) -> None:
+        """Queue an entry on its host's lane; never waits."""
+        lane = self._lanes.get(entry.host)
+        if lane is None:
+            lane = self._lanes[entry.host] = _Lane(self._per_host)
+        lane.queue.append(entry)
+        if lane.workers < self._per_host:
+            lane.workers += 1
+            self._nursery.start_soon(self._run, lane, name=f"lane {entry.host}")
+
+    async def _run(self, lane: _Lane) -> None:
+        try:
+            while lane.queue:
+                entry = lane.queue.popleft()
+                outcome = await lane.decide(entry, self._decide)
+                if outcome is None:
+                    outcome = await self._work(entry)
+                lane.finish(entry, outcome)
+                self._deliver(entry, outcome)
+        finally:
+            lane.workers -= 1
