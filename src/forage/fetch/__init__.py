@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from forage.fetch.robots import RobotsCopy as RobotsCopy
     from forage.fetch.robots_outcome import RobotsEntry as RobotsEntry
     from forage.fetch.robots_outcome import RobotsState as RobotsState
+    from forage.fetch.robots_outcome import robots_url_of as robots_url_of
     from forage.fetch.robots_rules import RobotsFile as RobotsFile
     from forage.fetch.robots_rules import parse_robots as parse_robots
     from forage.fetch.robots_rules import product_token as product_token
     from forage.fetch.settings import DEFAULT_USER_AGENT as DEFAULT_USER_AGENT
-    from forage.fetch.shell import looks_like_js_shell as looks_like_js_shell
     from forage.fetch.source import fetch_source as fetch_source
 
 __getattr__, __dir__, __all__ = lazy_face(
@@ -49,8 +49,8 @@ __getattr__, __dir__, __all__ = lazy_face(
         "Source": "forage.fetch.result",
         "WaitReason": "forage.fetch.politeness",
         "fetch_source": "forage.fetch.source",
-        "looks_like_js_shell": "forage.fetch.shell",
         "parse_robots": "forage.fetch.robots_rules",
         "product_token": "forage.fetch.robots_rules",
+        "robots_url_of": "forage.fetch.robots_outcome",
     },
 )

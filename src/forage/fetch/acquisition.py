@@ -6,7 +6,6 @@ retries are the sender's; nothing is written to a store.
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Final
 
 import attrs
@@ -18,15 +17,16 @@ from forage.errors import EgressDeniedError, FetchErrorKind, InvalidSnapshotErro
 from forage.fetch.conditional import NO_VALIDATORS, Validators, validators_of
 from forage.fetch.cookies import HopCookies
 from forage.fetch.politeness import WaitTooLongError
+from forage.fetch.received import snapshot_of
 from forage.fetch.rendering import Renderer, render_over, wants_render
 from forage.fetch.result import FetchFailure, FetchResult, Source
 from forage.fetch.robots import Robots
 from forage.fetch.robots_client import ACCEPT_ENCODING
 from forage.fetch.sender import Answer, Sender, Wanted, denial, without_query
 from forage.fetch.settings import DEFAULT_ACCEPT, FetchSettings, Render
-from forage.snapshots import Snapshot, body_bytes, build_snapshot
+from forage.snapshots import Snapshot, body_bytes
 
-__all__ = ["Acquisition", "Choices", "Tools", "recorded_time"]
+__all__ = ["Acquisition", "Choices", "Tools"]
 
 _CONDITIONS: Final = frozenset({"if-none-match", "if-modified-since"})
 _OWN: Final = frozenset({"user-agent", "accept-encoding"})
@@ -51,11 +51,6 @@ class Choices:
     renderer: Renderer | None
     obey_robots: bool
     prior: Snapshot | None
-
-
-def recorded_time(moment: datetime) -> str:
-    """An instant as the formats write it: ISO-8601 UTC, milliseconds, Z."""
-    return f"{moment.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
 
 
 class _Failed(Exception):  # noqa: N818 - never leaves this module
@@ -195,7 +190,7 @@ class Acquisition:
 
     def _redirect(self, chain: RedirectChain, answer: Answer) -> Redirect | None:
         try:
-            redirect = judge_redirect(chain, _Head(status=answer.status or 0, headers=answer.headers))
+            redirect = judge_redirect(chain, answer.head)
             if redirect is not None:
                 redirect.refuse_repeat()
         except EgressDeniedError as exc:
@@ -211,7 +206,7 @@ class Acquisition:
         if status == 304 and self._sent_validators and self._choices.prior is not None:
             plain = self._not_modified(self._choices.prior, self._sent_validators, answer)
         elif 200 <= status <= 299:
-            plain = self._built(url, answer)
+            plain = self._snapshot(url, answer)
         else:
             raise _Failed(self._http_error(url, answer))
         snapshot = await self._rendered(plain)
@@ -226,33 +221,20 @@ class Acquisition:
             self._warnings.append("etag-changed-on-304: the answer names another entity tag than the one that was asked about")
         return attrs.evolve(prior, not_modified=True)
 
-    def _built(self, url: str, answer: Answer) -> Snapshot:
-        if answer.status == 206:
-            self._warnings.append("partial-content: the server answered 206 to a request for the whole")
-        if "*" in (answer.header("vary") or ""):
-            self._warnings.append("vary-star: the answer varies by everything; its validators are not used")
-        return self._snapshot(url, answer)
-
     def _snapshot(self, url: str, answer: Answer) -> Snapshot:
-        types = answer.values("content-type")
-        if len(set(types)) > 1:
-            self._warnings.append("duplicate-content-type: the answer has several; the last one decides")
         try:
-            snapshot, notes = build_snapshot(
-                source_id=self._source.id,
+            snapshot, notes = snapshot_of(
+                answer,
                 url=url,
-                status=answer.status or 0,
-                fetched_at=recorded_time(self._tools.settings.utc_now()),
-                body=answer.body or b"",
-                content_type=types[-1] if types else None,
-                headers=_header_map(answer),
-                redirects=tuple(self._redirects) or None,
+                source_id=self._source.id,
+                fetched_at=self._tools.settings.utc_now(),
+                redirects=tuple(self._redirects),
             )
         except InvalidSnapshotError as exc:
             too_large = str(exc).startswith("body")
             kind = FetchErrorKind.RESPONSE_TOO_LARGE if too_large else FetchErrorKind.INVALID_URL
             raise _Failed(FetchFailure(kind=kind, message=f"cannot be kept: {exc}", status=answer.status)) from exc
-        self._warnings += [f"charset: {without_query(url)}: {note}" for note in notes]
+        self._warnings += notes
         return snapshot
 
     def _http_error(self, url: str, answer: Answer) -> FetchFailure:
@@ -287,12 +269,6 @@ class Acquisition:
         return snapshot
 
 
-@attrs.frozen(kw_only=True)
-class _Head:
-    status: int
-    headers: tuple[tuple[bytes, bytes], ...]
-
-
 def _resolved(location: str, base: str) -> str | None:
     try:
         return URL(location, base).href
@@ -306,16 +282,6 @@ def _fragment(text: str, base: str | None) -> str:
         return URL(text, base).hash if base is not None else URL(text).hash
     except ValueError:
         return ""
-
-
-def _header_map(answer: Answer) -> dict[str, str]:
-    """Lower-case names; repeated fields joined by a comma and a space, cookies by a comma alone, as the formats record them."""
-    found: dict[str, str] = {}
-    for key, value in answer.headers:
-        name, text = key.decode("latin-1").lower(), value.decode("latin-1")
-        glue = "," if name == "set-cookie" else ", "
-        found[name] = f"{found[name]}{glue}{text}" if name in found else text
-    return found
 
 
 def _measure(snapshot: Snapshot) -> int:

@@ -6,6 +6,7 @@ of each other, so a program that wants one clock for a host uses one fetcher.
 
 from __future__ import annotations
 
+import math
 import random as _random
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -46,7 +47,8 @@ class Fetcher:
     slow servers raise it. 0 turns the adaptive one off. ``per_host``: requests in flight on one host. ``max_crawl_delay``: a longer wish
     lets one page through and then fails with ``crawl-delay-too-long``. ``max_retry_wait``: a longer Retry-After fails the
     fetch, and the host stays paused for others (``host-paused``). ``on_wait(host, until, why)`` is told of each wait, on trio's clock.
-    ``retries``: further attempts after a failure that may pass, clamped to 0 to 5. ``attempt_seconds``: from look-up to last body byte.
+    ``retries``: further attempts after a failure that may pass, clamped to 0 to 5. ``attempt_seconds``: from look-up to last body byte;
+    ``idle_seconds``: without a byte from the server (infinity: no such bound).
     ``max_redirects``: followed at most, None for the egress policy's. ``max_response_bytes``: as declared, received, decoded, rendered and
     stored; None for 64 MiB. ``keep_error_bodies``: error pages ride on ``result.error.page``.
     ``cookies``: set by one hop, sent to the next of the same origin, within one acquisition.
@@ -71,6 +73,7 @@ class Fetcher:
         on_wait: OnWait | None = None,
         retries: int = 2,
         attempt_seconds: float = 15.0,
+        idle_seconds: float = math.inf,
         max_redirects: int | None = None,
         max_response_bytes: int | None = None,
         keep_error_bodies: bool = False,
@@ -94,6 +97,7 @@ class Fetcher:
             on_wait=on_wait,
             retries=retries,
             attempt_seconds=attempt_seconds,
+            idle_seconds=idle_seconds,
             max_response_bytes=max_response_bytes,
             keep_error_bodies=keep_error_bodies,
             cookies=cookies,

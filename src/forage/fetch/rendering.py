@@ -12,8 +12,7 @@ import trio
 
 from forage.errors import ForageError, InvalidSnapshotError
 from forage.fetch.settings import Render
-from forage.fetch.shell import looks_like_js_shell
-from forage.snapshots import Snapshot, rendered_snapshot
+from forage.snapshots import Snapshot, looks_like_js_shell, rendered_snapshot
 
 __all__ = ["RenderedPage", "Renderer", "render_over", "wants_render"]
 

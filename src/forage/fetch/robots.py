@@ -13,7 +13,7 @@ import attrs
 import trio
 
 from forage.fetch.robots_outcome import RobotsDecision, RobotsEntry, RobotsReply, RobotsRules, RobotsState, decide, robots_url, settle
-from forage.fetch.robots_rules import RobotsGroup
+from forage.fetch.robots_paths import RobotsGroup
 
 __all__ = ["AskRobots", "Robots", "RobotsCopy"]
 

@@ -49,7 +49,7 @@ class RobotsClient:
             if (answer.failure is not None and not answer.sent) or answer.status is None:
                 return _failed(answer, warnings)
             try:
-                redirect = judge_redirect(chain, _Head(status=answer.status, headers=answer.headers))
+                redirect = judge_redirect(chain, answer.head)
                 if redirect is None:
                     return _reply(answer, warnings)
                 redirect.refuse_repeat()
@@ -70,12 +70,6 @@ class RobotsClient:
             if held.last_modified:
                 headers.append(("If-Modified-Since", held.last_modified))
         return tuple(headers)
-
-
-@attrs.frozen(kw_only=True)
-class _Head:
-    status: int
-    headers: tuple[tuple[bytes, bytes], ...]
 
 
 def _reply(answer: Answer, warnings: list[str]) -> RobotsReply:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from enum import StrEnum
 
 import attrs
+from ada_url import URL
 
 from forage.errors import FetchErrorKind
-from forage.fetch.robots_rules import RobotsFile, RobotsGroup, parse_robots
+from forage.fetch.robots_paths import RobotsGroup
+from forage.fetch.robots_rules import RobotsFile, parse_robots
 
 __all__ = [
     "DEFAULT_MAX_AGE",
@@ -22,6 +24,7 @@ __all__ = [
     "RobotsState",
     "decide",
     "robots_url",
+    "robots_url_of",
     "settle",
 ]
 
@@ -115,6 +118,16 @@ class RobotsRules:
 def robots_url(origin: str) -> str:
     """The one place of an authority's file: always at its root."""
     return f"{origin}/robots.txt"
+
+
+def robots_url_of(url: str) -> str:
+    """The place of the file that governs a URL: never with its credentials, its path or the root dot of its host.
+
+    Raises ValueError for a text that is no URL.
+    """
+    parsed = URL(url)
+    host = parsed.hostname.removesuffix(".")
+    return robots_url(f"{parsed.protocol}//{host}{':' if parsed.port else ''}{parsed.port}")
 
 
 def settle(url: str, reply: RobotsReply, held: RobotsEntry | None, *, now: float, max_age: float) -> RobotsEntry:

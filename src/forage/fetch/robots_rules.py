@@ -1,22 +1,20 @@
-"""What one robots.txt says, line by line (RFC 9309): groups, rules, delays, sitemap lines, and the line that denies.
+"""What one robots.txt says, line by line (RFC 9309 section 2.2; pure): groups, rules, delays and sitemap lines.
 
-Owns the reading of bytes into lines, fields and groups, the choice of the group for a product token, and the normal form of paths
-and patterns. Whether a path matches a pattern is protego's verdict: it is given the chosen group as a clean file, in an alphabet
-that its own quoting leaves alone. Two letters stand for each octet, so that a reserved escape never equals the raw character, a
-``$`` inside a pattern is data, and lengths stay proportional to octets, which is what RFC 9309 measures. Does not fetch anything
-and knows no cache: see ``robots``.
+Owns the reading of bytes into lines, fields and groups, and the choice of the group for a product token. Whether a path matches is
+``robots_paths``', fetching and keeping the file ``robots``'.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import ada_url
 import attrs
-from protego import Protego
 
-__all__ = ["MAX_ROBOTS_BYTES", "RobotsFile", "RobotsGroup", "RobotsRule", "RobotsVerdict", "parse_robots", "product_token", "robots_target"]
+from forage.fetch.robots_paths import RobotsGroup, RobotsRule, RobotsVerdict, robots_target
+
+__all__ = ["MAX_ROBOTS_BYTES", "RobotsFile", "parse_robots", "product_token"]
 
 MAX_ROBOTS_BYTES = 512_000
 """RFC 9309 section 2.5: at least 500 KiB are read. What lies beyond is not, and the line that the limit cuts is dropped."""
@@ -31,33 +29,10 @@ _FIELDS = _AGENT_FIELDS | _DISALLOW_FIELDS | _ALLOW_FIELDS | _SITEMAP_FIELDS | _
 _TOKEN = re.compile(r"[A-Za-z_-]+")  # RFC 9309 section 2.2.1: product-token
 _COMPATIBLE = re.compile(r"\(\s*compatible\s*;\s*([A-Za-z_-]+)")
 _DELAY = re.compile(r"(?:[0-9]{1,12}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})")
-_ASCII_SPACE = " \t\v\f"
+_SPACE = " \t\v\f"
+# Spaces that word processors leave in pasted files. Stripped at both ends of a field, where they can only be accidents.
+_EDGE = f"{_SPACE}\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 _BOMS = (b"\xef\xbb\xbf", b"\xef\xbb", b"\xef")
-
-# RFC 9309 section 2.2.2 compares octets after decoding escapes of unreserved characters. Three more are decoded: "*" and "$" because their
-# escapes are how a rule writes the literal (section 2.2.3), "'" because URL serialisers escape it in queries.
-_DECODED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~*$'")
-_RAW = _DECODED | frozenset(b"!&()+,/:;=?@[]%")
-_ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
-_PAIRS = tuple(chr(97 + (octet >> 4)) + chr(65 + (octet & 15)) for octet in range(256))
-_END = "zZ"  # stands for the end of the path: no octet is spelled so, and an anchored pattern ends with it
-
-
-@attrs.frozen(kw_only=True)
-class RobotsRule:
-    """One Allow or Disallow line; ``line`` counts from 1 in the file as served, ``path`` is the value as written."""
-
-    allow: bool
-    path: str
-    line: int
-
-
-@attrs.frozen(kw_only=True)
-class RobotsVerdict:
-    """Whether a path may be fetched; ``rule`` is the line that denies it, None where it is allowed."""
-
-    allowed: bool
-    rule: RobotsRule | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -66,35 +41,6 @@ class _Section:
 
     agents: frozenset[str]
     rules: tuple[RobotsRule, ...]
-
-
-class RobotsGroup:
-    """The rules of one product token, merged over all its groups (or those of ``*``)."""
-
-    def __init__(self, token: str, rules: Sequence[RobotsRule], crawl_delay: float | None) -> None:
-        self.token = token
-        self.rules = tuple(rules)
-        self.crawl_delay = crawl_delay
-        self._verdicts: Protego | None = None
-
-    def judge(self, target: str) -> RobotsVerdict:
-        """Whether ``target``, a path with its query as it is sent, may be fetched. ``/robots.txt`` always may."""
-        if not self.rules or target.partition("?")[0] == "/robots.txt":
-            return RobotsVerdict(allowed=True)
-        if self._verdicts is None:
-            self._verdicts = _protego(self.rules)
-        if _allows(self._verdicts, _spell_target(target)):
-            return RobotsVerdict(allowed=True)
-        return RobotsVerdict(allowed=False, rule=self._denier(target))
-
-    def _denier(self, target: str) -> RobotsRule | None:
-        """The longest Disallow line that matches, the first of equals: found by asking for one half of the candidates after the other."""
-        spelled = _spell_target(target)
-        rules = sorted((r for r in self.rules if not r.allow), key=lambda r: -len(_spell_pattern(r.path) or ""))
-        while len(rules) > 1:
-            head = rules[: len(rules) // 2]
-            rules = rules[len(head) :] if _allows(_protego(head), spelled) else head
-        return rules[0] if rules else None
 
 
 @attrs.frozen(kw_only=True)
@@ -119,6 +65,10 @@ class RobotsFile:
         rules = [rule for s in chosen for rule in s.rules]
         return RobotsGroup(token, rules, max(delays, default=None))
 
+    def verdict(self, url: str, user_agent: str) -> RobotsVerdict:
+        """Whether ``user_agent`` may fetch an http(s) URL of this file's authority. Raises ValueError for a text that is no URL."""
+        return self.group(user_agent).judge(robots_target(ada_url.URL(url).href))
+
     def sitemap_urls(self, robots_url: str) -> tuple[str, ...]:
         """The sitemap lines as http(s) URLs, resolved against the file's own URL, each once. Other hosts are reported too: whether they are
         read is the caller's policy, and every fetch goes through the guard."""
@@ -140,14 +90,6 @@ def product_token(user_agent: str) -> str:
     inner = _COMPATIBLE.search(user_agent)
     token = inner[1] if inner else _leading_token(user_agent.strip())
     return token.lower()
-
-
-def robots_target(url: str) -> str:
-    """Path and query of a serialised http(s) URL, as they are sent and matched: without fragment, a bare ``?`` kept."""
-    rest = url.partition("#")[0].partition("://")[2]
-    cut = min((at for at in (rest.find("/"), rest.find("?")) if at >= 0), default=len(rest))
-    target = rest[cut:]
-    return target if target.startswith("/") else f"/{target}"
 
 
 def parse_robots(data: bytes) -> RobotsFile:
@@ -241,12 +183,12 @@ def _lines(text: str) -> Iterator[str]:
 
 def _field(line: str) -> tuple[str | None, str]:
     """Field name and value of a line, or None for no line of the format. Two words without a colon are taken as field and value."""
-    line = line.partition("#")[0].strip(_ASCII_SPACE)
+    line = line.partition("#")[0].strip(_EDGE)
     name, colon, value = line.partition(":")
-    name = name.strip(_ASCII_SPACE).lower()
+    name = name.strip(_EDGE).lower()
     if colon and name in _FIELDS:
-        return name, value.strip(_ASCII_SPACE)
-    words = re.split(rf"[{_ASCII_SPACE}]+", line, maxsplit=2)
+        return name, value.strip(_EDGE)
+    words = re.split(rf"[{_SPACE}]+", line, maxsplit=2)
     if len(words) == 2 and words[0].lower() in _FIELDS:
         return words[0].lower(), words[1]
     return None, ""
@@ -254,7 +196,7 @@ def _field(line: str) -> tuple[str | None, str]:
 
 def _agent(value: str) -> str:
     """The token of an agent line, cut at the first other character and compared whole; ``*`` alone or before a space means everybody."""
-    if value.startswith("*") and (len(value) == 1 or value[1] in _ASCII_SPACE):
+    if value.startswith("*") and (len(value) == 1 or value[1] in _SPACE):
         return "*"
     return _leading_token(value).lower()
 
@@ -262,43 +204,3 @@ def _agent(value: str) -> str:
 def _leading_token(value: str) -> str:
     found = _TOKEN.match(value)
     return found[0] if found else ""
-
-
-def _protego(rules: Sequence[RobotsRule]) -> Protego:
-    """The rules as a clean file of one group."""
-    lines = ["User-agent: *"]
-    for rule in rules:
-        spelled = _spell_pattern(rule.path)
-        if spelled is not None:
-            lines.append(f"{'Allow' if rule.allow else 'Disallow'}: {spelled}")
-    return Protego.parse("\n".join(lines))
-
-
-def _allows(file: Protego, spelled_target: str) -> bool:
-    return bool(file.can_fetch(spelled_target, "*"))
-
-
-def _spell_target(target: str) -> str:
-    return f"/{_spell(target)}{_END}"
-
-
-def _spell_pattern(path: str) -> str | None:
-    """A pattern in protego's alphabet; None where it can match no path, because it starts with neither a slash nor a star."""
-    if not path.startswith(("/", "*")):
-        return None
-    anchored = path.endswith("$")
-    pieces = (path[:-1] if anchored else path).split("*")
-    return "/" + "**".join(map(_spell, pieces)) + (_END if anchored else "")
-
-
-def _spell(text: str) -> str:
-    octets = _ESCAPE.sub(_unescape, text.encode("utf-8", "surrogateescape"))
-    return "".join([_PAIRS[o] if o in _RAW else _ESCAPED[o] for o in octets])
-
-
-def _unescape(escape: re.Match[bytes]) -> bytes:
-    octet = int(escape[1], 16)
-    return bytes((octet,)) if octet in _DECODED else escape[0].upper()
-
-
-_ESCAPED = tuple("".join(_PAIRS[o] for o in b"%%%02X" % octet) for octet in range(256))

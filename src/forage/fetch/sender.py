@@ -6,6 +6,7 @@ and ``robots_client`` do, each by its own rules) and keeps no snapshot.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import attrs
@@ -54,6 +55,14 @@ class Wanted:
 
 
 @attrs.frozen(kw_only=True)
+class AnswerHead:
+    """What the judgement of redirects reads."""
+
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...]
+
+
+@attrs.frozen(kw_only=True)
 class Answer:
     """What one request came to. ``failure`` and a ``status`` may both be there: a body that broke off has a head.
 
@@ -69,6 +78,11 @@ class Answer:
     failure: FetchFailure | None = None
     retry_after: float | None = None
     sent: bool = True
+
+    @property
+    def head(self) -> AnswerHead:
+        """Status (0 where there is none) and fields."""
+        return AnswerHead(status=self.status or 0, headers=self.headers)
 
     def values(self, name: str) -> list[str]:
         """The values of a field, each as latin-1 text, in wire order."""
@@ -149,12 +163,15 @@ class Sender:
             return Answer(url=target.url, failure=failure, sent=False)
 
     async def _exchange(self, target: JudgedUrl, headers: Sequence[tuple[str, str]], wanted: Wanted) -> Answer:
-        """One attempt. The deadline covers everything from the look-up to the last byte of the body."""
+        """One attempt. One deadline covers everything from the look-up to the last byte of the body, another one each silence in it."""
         reading = _Reading(target)
         began = trio.current_time()
+        idle = self._settings.idle_seconds
         try:
-            with trio.fail_after(self._settings.attempt_seconds):
-                async with self._session.open_exchange(target, headers=headers, max_body_bytes=wanted.limit) as exchange:
+            with trio.fail_after(self._settings.attempt_seconds), trio.fail_after(idle) as silence:
+                async with self._session.open_exchange(
+                    target, headers=headers, max_body_bytes=wanted.limit, on_bytes=_postponing(silence, idle)
+                ) as exchange:
                     reading.begin(exchange)
                     self.clock(target).observe(trio.current_time() - began)
                     await reading.read(exchange, wanted)
@@ -169,6 +186,17 @@ class Sender:
             limit = exc.limit if isinstance(exc, ResponseTooLargeError) else None
             failure = FetchFailure(kind=exc.kind, message=f"{target.host}: {exc}", limit=limit)
         return reading.answer(failure)
+
+
+def _postponing(silence: trio.CancelScope, seconds: float) -> Callable[[int], None] | None:
+    """Moves the deadline of a scope with each block that arrives, so that it bounds silence and not the whole."""
+    if math.isinf(seconds):
+        return None
+
+    def arrived(_: int) -> None:
+        silence.deadline = trio.current_time() + seconds
+
+    return arrived
 
 
 class _Reading:

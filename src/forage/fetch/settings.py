@@ -89,6 +89,9 @@ class FetchSettings:
     max_retry_wait: float = attrs.field(default=120.0, validator=_seconds(zero=True))
     retries: int = attrs.field(default=2, converter=_clamp_retries, validator=_whole(0, _MOST_RETRIES))
     attempt_seconds: float = attrs.field(default=15.0, validator=_seconds(zero=False))
+    idle_seconds: float = attrs.field(
+        default=math.inf, validator=_check("seconds above 0, or infinity", lambda v: type(v) in (int, float) and v > 0)
+    )
     max_response_bytes: int | None = attrs.field(
         default=None, validator=_check(f"a whole number from 1 to {_SAFE_INTEGER}, or None", is_byte_limit)
     )

@@ -1,0 +1,54 @@
+"""From an answer to the snapshot that is kept of it (pure)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from forage.fetch.sender import Answer, without_query
+from forage.snapshots import Snapshot, build_snapshot
+
+__all__ = ["recorded_time", "snapshot_of"]
+
+
+def recorded_time(moment: datetime) -> str:
+    """An instant as the formats write it: ISO-8601 UTC, milliseconds, Z."""
+    return f"{moment.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
+
+
+def snapshot_of(
+    answer: Answer, *, url: str, source_id: str, fetched_at: datetime, redirects: tuple[str, ...]
+) -> tuple[Snapshot, tuple[str, ...]]:
+    """The snapshot of a whole answer, and warnings. Raises InvalidSnapshotError when it cannot be kept in the durable form."""
+    types = answer.values("content-type")
+    snapshot, notes = build_snapshot(
+        source_id=source_id,
+        url=url,
+        status=answer.status or 0,
+        fetched_at=recorded_time(fetched_at),
+        body=answer.body or b"",
+        content_type=types[-1] if types else None,
+        headers=_header_map(answer),
+        redirects=redirects or None,
+    )
+    return snapshot, (*_doubts(answer, types), *(f"charset: {without_query(url)}: {note}" for note in notes))
+
+
+def _doubts(answer: Answer, types: list[str]) -> list[str]:
+    doubts = []
+    if answer.status == 206:
+        doubts.append("partial-content: the server answered 206 to a request for the whole")
+    if "*" in (answer.header("vary") or ""):
+        doubts.append("vary-star: the answer varies by everything; its validators are not used")
+    if len(set(types)) > 1:
+        doubts.append("duplicate-content-type: the answer has several; the last one decides")
+    return doubts
+
+
+def _header_map(answer: Answer) -> dict[str, str]:
+    """Lower-case names; repeated fields joined by a comma and a space, cookies by a comma alone, as the formats record them."""
+    found: dict[str, str] = {}
+    for key, value in answer.headers:
+        name, text = key.decode("latin-1").lower(), value.decode("latin-1")
+        glue = "," if name == "set-cookie" else ", "
+        found[name] = f"{found[name]}{glue}{text}" if name in found else text
+    return found
