@@ -1,0 +1,143 @@
+"""`FilesystemSnapshotStore`: snapshots as files, shared with any other program that keeps these formats.
+
+Owns the asynchronous face: what runs in which thread, waiting for another writer, cancellation. How files are read and written is in
+`reading`, `publication`, `pruning` and `witness`. Format: sections 5 and 6 of the snapshot formats.
+
+Durability: when put returns, the record and its names are synced. Readers take no lock. Writers of one source wait for each other by
+``source.lock``; a writer that does not take it (0.7.0 and older) does no harm to records, but may see a full history one record late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import trio
+
+from forage.errors import InvalidSnapshotError, StoreBusyError
+from forage.snapshots.heads import RememberedHeads
+from forage.snapshots.lock import Writer
+from forage.snapshots.model import Snapshot
+from forage.snapshots.publication import Put, publish_group
+from forage.snapshots.reading import SourceReader, find_exact, latest, open_source
+from forage.snapshots.records import MAX_HISTORY_FILES, source_directory
+from forage.snapshots.reference import Lookup
+from forage.snapshots.store import FindResult
+from forage.snapshots.writers import WriteJob, WriterThreads
+
+__all__ = ["FilesystemSnapshotStore"]
+
+T = TypeVar("T")
+
+_WRITER_THREADS = 4
+_GROUP = 16
+_READER_THREADS = 8
+_FIRST_PAUSE = 0.001
+_LONGEST_PAUSE = 0.05
+
+
+class FilesystemSnapshotStore:
+    """Snapshots below the directory ``root``, which is made when something is put.
+
+    ``max_history_files`` (1 to 10,000) is the most records of one source; it cannot change once a source has records.
+    ``lock_wait_seconds`` is how long a write waits while another program holds the lock of its source. The object holds nothing open;
+    any number of stores, processes and machines may share a root.
+    """
+
+    def __init__(self, root: str | Path, *, max_history_files: int = MAX_HISTORY_FILES, lock_wait_seconds: float = 90.0) -> None:
+        if isinstance(max_history_files, bool) or not isinstance(max_history_files, int):
+            raise InvalidSnapshotError(f"max_history_files: takes an integer of 1 to {MAX_HISTORY_FILES}")
+        if not 1 <= max_history_files <= MAX_HISTORY_FILES:
+            raise InvalidSnapshotError(f"max_history_files: takes an integer of 1 to {MAX_HISTORY_FILES}")
+        self._root = Path(root)
+        self._ceiling = max_history_files
+        self._lock_wait = lock_wait_seconds
+        self._writer = Writer()
+        self._writers: WriterThreads[Put] = WriterThreads(threads=_WRITER_THREADS, most=_GROUP)
+        self._readers = trio.CapacityLimiter(_READER_THREADS)
+        self._heads = RememberedHeads()
+
+    @property
+    def root(self) -> Path:
+        """Where the sources are."""
+        return self._root
+
+    @property
+    def max_history_files(self) -> int:
+        """The most records of one source."""
+        return self._ceiling
+
+    # --- writing
+
+    async def put(self, snapshot: Snapshot) -> None:
+        """Keep a snapshot; returns when it is durable. Putting the same again succeeds and changes nothing.
+
+        InvalidSnapshotError: not durable in form, or above 96 MiB as a record. HistoryFullError: ``max_history_files`` reached.
+        StoreBusyError: another program held the source's lock for all of ``lock_wait_seconds``. SnapshotStoreError: the store could not
+        be written (reason write-failed: no room, no permission, not a directory), has another ceiling, or holds something else in the
+        place of a file. Whatever is raised, no half-written record is visible. A cancel during the writing waits for its end.
+        """
+        _check_type(snapshot)
+        put = Put(snapshot)
+        job = partial(WriteJob, source_directory(snapshot.source_id), put, self._publish)
+        await self._until_free(lambda: self._writers.submit(job()), lambda: put.busy)
+        if put.error is not None:
+            raise put.error
+
+    def _publish(self, puts: Sequence[Put]) -> None:
+        publish_group(self._root, puts, self._ceiling, self._writer)
+
+    async def _until_free(self, attempt: Callable[[], Awaitable[None]], busy: Callable[[], bool]) -> None:
+        pause, deadline = _FIRST_PAUSE, None
+        while True:
+            await attempt()
+            if not busy():
+                return
+            # Only time in which another program holds the lock counts, not that of our own queue.
+            now = trio.current_time()
+            deadline = now + self._lock_wait if deadline is None else deadline
+            if now >= deadline:
+                raise StoreBusyError
+            await trio.sleep(min(pause, deadline - now))
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    # --- reading
+
+    async def latest(self, source_id: str) -> Snapshot | None:
+        """The newest snapshot of a source, None when there is none. Reads the newest record only; older damage goes unnoticed."""
+        return await self._in_thread(latest, self._root, source_id, self._ceiling, self._heads, _give_way)
+
+    async def get(self, source_id: str, body_hash: str) -> Snapshot | None:
+        """The newest snapshot whose body hash starts with ``body_hash``; an empty prefix gives the newest of all."""
+        return await self._in_thread(self._from_source, source_id, lambda reader: reader.newest(body_hash), None)
+
+    async def list(self, source_id: str) -> tuple[Snapshot, ...]:
+        """The whole history, newest first, every record verified; one that is damaged raises SnapshotCorruptError instead."""
+        nothing: tuple[Snapshot, ...] = ()
+        return await self._in_thread(self._from_source, source_id, SourceReader.history, nothing)
+
+    async def find_exact(self, lookup: Lookup) -> FindResult:
+        """The snapshot with exactly these fields, without a scan. InvalidSnapshotError for fields that no snapshot has."""
+        return await self._in_thread(find_exact, self._root, lookup, self._ceiling)
+
+    def _from_source(self, source_id: str, read: Callable[[SourceReader], T], nothing: T) -> T:
+        source = open_source(self._root, source_id)
+        if source is None:
+            return nothing
+        with source:
+            return read(SourceReader(source, source_id, self._ceiling, between=_give_way))
+
+    async def _in_thread(self, read: Callable[..., T], *args: object) -> T:
+        return await trio.to_thread.run_sync(partial(read, *args), abandon_on_cancel=False, limiter=self._readers)
+
+
+def _give_way() -> None:
+    """Between two records, in the reading thread: a cancelled caller is not kept waiting for the rest of a long history."""
+    trio.from_thread.check_cancelled()
+
+
+def _check_type(snapshot: object) -> None:
+    if not isinstance(snapshot, Snapshot) or not isinstance(snapshot.source_id, str):
+        raise InvalidSnapshotError("put: takes a Snapshot whose source_id is text")
