@@ -139,9 +139,9 @@ class LiveAcquirer:
             return _failed(entry, FetchErrorKind.INVALID_URL, "the URL is too long to be cited: its source id has more than 1024 units")
         source = Source(
             id=source_id,
-            url=entry.url,
+            # The seed as it was written: what the guard must refuse in a spelling is no longer there once a parser has repaired it.
+            url=self._seed.url.partition("#")[0] if entry.number == 0 else entry.url,
             headers=self._seed.headers if origin_of(entry.url) == self._seed_origin else {},
-            user_agent=self._seed.user_agent or self._policy.user_agent,
         )
         result = await self._fetcher.fetch(
             source, store=self._store, max_response_bytes=self._seed.max_response_bytes, render=self._seed.render

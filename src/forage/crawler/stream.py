@@ -11,6 +11,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 
+import ada_url
+import attrs
 import trio
 
 from forage._codec import dump_compact
@@ -30,6 +32,17 @@ __all__ = ["CrawlStream", "crawl", "crawl_stream"]
 
 UtcNow = Callable[[], datetime]
 Emit = Callable[[CrawlEvent], Awaitable[None]]
+
+
+@attrs.frozen(kw_only=True)
+class _Seams:
+    """What a caller may replace."""
+
+    store: SnapshotStore | None
+    renderer: Renderer | None
+    resolver: Resolver | None
+    dialer: Dialer | None
+    utc_now: UtcNow
 
 
 def _utc_now() -> datetime:
@@ -52,7 +65,9 @@ async def crawl(
     ``resolver`` and ``dialer`` replace DNS and connecting (the guard still judges what they say). Raises InvalidPolicyError for a
     wrong seed or policy, and nothing else: whatever happens on the way is a row or a warning of the manifest.
     """
-    return await _crawl(seed, policy or CrawlPolicy(), store, renderer, resolver, dialer, utc_now, _ignore, _nobody)
+    seed, policy = _checked(seed, policy or CrawlPolicy(), store)
+    seams = _Seams(store=store, renderer=renderer, resolver=resolver, dialer=dialer, utc_now=utc_now)
+    return await _crawl(seed, policy, seams, _ignore, _nobody)
 
 
 async def _ignore(event: CrawlEvent) -> None:
@@ -117,18 +132,30 @@ async def crawl_stream(
     Leaving the block ends the crawl at once and waits until nothing of it is left. Raises as `crawl` does, on entering.
     """
     seed, policy = _checked(seed, policy or CrawlPolicy(), store)
+    seams = _Seams(store=store, renderer=renderer, resolver=resolver, dialer=dialer, utc_now=utc_now)
     send, receive = trio.open_memory_channel[CrawlEvent](0)
     stream = CrawlStream(receive)
 
     async def produce() -> None:
         async with send:
-            manifest = await _crawl(seed, policy, store, renderer, resolver, dialer, utc_now, send.send, stream._started)  # noqa: SLF001 - one module
+            manifest = await _crawl(seed, policy, seams, send.send, stream._started)  # noqa: SLF001 - one module
             await send.send(CrawlDone(manifest=manifest))
 
-    async with receive, trio.open_nursery() as nursery:
-        nursery.start_soon(produce)
-        yield stream
-        nursery.cancel_scope.cancel()
+    theirs: BaseException | None = None
+    try:
+        async with receive, trio.open_nursery() as nursery:
+            nursery.start_soon(produce)
+            try:
+                yield stream
+            except BaseException as exc:
+                theirs = exc
+                raise
+            nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        # What the consumer's block raised goes out as it was raised; the nursery is no business of the consumer.
+        if theirs is not None and group.exceptions == (theirs,):
+            raise theirs from theirs.__cause__
+        raise
 
 
 def _checked(seed: Seed | str, policy: CrawlPolicy, store: SnapshotStore | None) -> tuple[Seed, CrawlPolicy]:
@@ -143,50 +170,45 @@ def _checked(seed: Seed | str, policy: CrawlPolicy, store: SnapshotStore | None)
     return seed, policy
 
 
-async def _crawl(
-    seed: Seed | str,
-    policy: CrawlPolicy,
-    store: SnapshotStore | None,
-    renderer: Renderer | None,
-    resolver: Resolver | None,
-    dialer: Dialer | None,
-    utc_now: UtcNow,
-    emit: Emit,
-    started: Callable[[Crawl], None],
-) -> CrawlManifest:
-    seed, policy = _checked(seed, policy, store)
-    seed_url = canonical_url(seed.url) or seed.url
-    begin = _instant(utc_now())
+async def _crawl(seed: Seed, policy: CrawlPolicy, seams: _Seams, emit: Emit, started: Callable[[Crawl], None]) -> CrawlManifest:
+    seed_url = canonical_url(seed.url) or _without_secrets(seed.url)
+    begin = _instant(seams.utc_now())
     tally = Tally()
     settings = describe_policy(policy)
     async with AsyncExitStack() as stack:
         acquirer: Acquirer
-        if policy.mode == "replay" and store is not None:
-            acquirer = ReplayAcquirer(seed=seed, policy=policy, store=store)
+        if policy.mode == "replay" and seams.store is not None:
+            acquirer = ReplayAcquirer(seed=seed, policy=policy, store=seams.store)
         else:
-            fetcher = await stack.enter_async_context(_fetcher(policy, renderer, resolver, dialer, utc_now))
-            acquirer = LiveAcquirer(seed=seed, policy=policy, fetcher=fetcher, store=store)
+            fetcher = await stack.enter_async_context(_fetcher(seed, policy, seams))
+            acquirer = LiveAcquirer(seed=seed, policy=policy, fetcher=fetcher, store=seams.store)
         running = Crawl(seed_url=seed_url, policy=policy, acquirer=acquirer, tally=tally, emit=emit)
         started(running)
         await running.run()
     return tally.manifest(
-        seed=seed.url,
+        seed=seed_url,
         mode=policy.mode,
         policy=settings,
         policy_digest=hashlib.sha256(dump_compact(settings).encode()).hexdigest(),
         started_at=begin,
-        ended_at=_instant(utc_now()),
+        ended_at=_instant(seams.utc_now()),
         tool=f"forage/{_version()}",
         sitemaps=running.sitemaps,
     )
 
 
-def _fetcher(policy: CrawlPolicy, renderer: Renderer | None, resolver: Resolver | None, dialer: Dialer | None, utc_now: UtcNow) -> Fetcher:
+def _without_secrets(url: str) -> str:
+    """A URL that the guard will refuse, as it may stand in a manifest."""
+    parsed = ada_url.URL(url)
+    return f"{parsed.protocol}//{parsed.host}{parsed.pathname}"
+
+
+def _fetcher(seed: Seed, policy: CrawlPolicy, seams: _Seams) -> Fetcher:
     return Fetcher(
         egress=policy.egress,
-        resolver=resolver,
-        dialer=dialer,
-        user_agent=policy.user_agent or DEFAULT_USER_AGENT,
+        resolver=seams.resolver,
+        dialer=seams.dialer,
+        user_agent=seed.user_agent or policy.user_agent or DEFAULT_USER_AGENT,
         delay=policy.delay,
         per_host=policy.per_host,
         max_crawl_delay=policy.max_crawl_delay,
@@ -197,8 +219,8 @@ def _fetcher(policy: CrawlPolicy, renderer: Renderer | None, resolver: Resolver 
         obey_robots=policy.obey_robots,
         robots_on_error=policy.robots_on_error,
         render=policy.render,
-        renderer=renderer,
-        utc_now=utc_now,
+        renderer=seams.renderer,
+        utc_now=seams.utc_now,
     )
 
 
