@@ -47,7 +47,7 @@ class RobotsClient:
         while True:
             answer, _ = await self._sender.send(chain.current, headers, _WANTED, page=False, warnings=warnings)
             if (answer.failure is not None and not answer.sent) or answer.status is None:
-                return _failed(answer, warnings)
+                return _failed(answer, warnings, at_start=len(chain.hops) == 1)
             try:
                 redirect = judge_redirect(chain, answer.head)
                 if redirect is None:
@@ -86,12 +86,14 @@ def _reply(answer: Answer, warnings: list[str]) -> RobotsReply:
     )
 
 
-def _failed(answer: Answer, warnings: list[str]) -> RobotsReply:
+def _failed(answer: Answer, warnings: list[str], *, at_start: bool) -> RobotsReply:
     failure = answer.failure
     assert failure is not None
+    refused = failure.kind is FetchErrorKind.EGRESS_DENIED
     return RobotsReply(
         problem=_problem(failure),
-        refused=failure.kind is FetchErrorKind.EGRESS_DENIED,
+        refused=refused,
+        denied=failure if refused and at_start else None,
         retry_after=failure.retry_after,
         warnings=tuple(warnings),
     )

@@ -12,6 +12,7 @@ import attrs
 from ada_url import URL
 
 from forage.errors import FetchErrorKind
+from forage.fetch.result import FetchFailure
 from forage.fetch.robots_paths import RobotsGroup
 from forage.fetch.robots_rules import RobotsFile, parse_robots
 
@@ -49,7 +50,8 @@ class RobotsState(StrEnum):
 class RobotsReply:
     """What asking led to: a final ``status`` with its ``body`` (cut at the limit), or ``problem``, in words.
 
-    ``refused`` marks the guard's no, which no option opens; ``unfollowable`` a redirect that leads nowhere or on for too long.
+    ``refused`` marks the guard's no, which no option opens; ``denied`` is that no where it was about the authority itself and so holds for
+    its pages too. ``unfollowable`` marks a redirect that leads nowhere or on for too long.
     """
 
     status: int | None = None
@@ -58,6 +60,7 @@ class RobotsReply:
     last_modified: str | None = None
     problem: str | None = None
     refused: bool = False
+    denied: FetchFailure | None = None
     unfollowable: bool = False
     retry_after: float | None = None
     warnings: tuple[str, ...] = ()
@@ -76,6 +79,7 @@ class RobotsEntry:
     status: int | None = None
     problem: str | None = None
     refused: bool = False
+    denied: FetchFailure | None = None
     retry_after: float | None = None
     warnings: tuple[str, ...] = ()
     checked_at: float = 0.0
@@ -204,6 +208,7 @@ def _unreachable(url: str, reply: RobotsReply, held: RobotsEntry | None, *, now:
         status=reply.status,
         problem=problem,
         refused=reply.refused,
+        denied=reply.denied,
         retry_after=reply.retry_after,
         warnings=(*reply.warnings, *_troubles(url, state, problem)),
         checked_at=now,
@@ -226,6 +231,10 @@ def _troubles(url: str, state: RobotsState, problem: str) -> tuple[str, ...]:
 
 def decide(entry: RobotsEntry, group: RobotsGroup, target: str, rules: RobotsRules, *, now: float) -> RobotsDecision:
     """What an entry says of one target, a path with its query (pure)."""
+    if entry.denied is not None:
+        return RobotsDecision(
+            allowed=False, kind=entry.denied.kind, message=entry.denied.message, reason=entry.denied.reason, warnings=entry.warnings
+        )
     if entry.state is RobotsState.UNREACHABLE:
         problem = entry.problem or "is unreachable"
         if rules.open_on_error and not entry.refused:

@@ -117,8 +117,9 @@ def _differences(case: Case, seen: Seen) -> Iterator[str | None]:
     yield differs("state", seen.entry.state.value, case["expect_state"])
     yield differs("allowed", result.ok, case["expect_allowed"])
     if kind is not None:
+        first_error = case.plain("responses")[0].get("error")
         denied = "robots-unreachable" if case["expect_state"] == "unreachable" else "robots-denied"
-        yield differs("kind", kind, denied)
+        yield differs("kind", kind, "egress-denied" if first_error == "egress-denied" else denied)
     if "expect_warning" in case and not any(case["expect_warning"] in warning for warning in result.warnings):
         yield f"warnings: {result.warnings} lack {case['expect_warning']}"
     if "expect_requests" in case:
