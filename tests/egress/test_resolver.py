@@ -144,7 +144,7 @@ async def test_answer_from_another_sender_is_not_seen(server: DnsServer) -> None
 
 
 async def test_records_of_other_names_in_the_answer_are_left_out(server: DnsServer) -> None:
-    async def padded(question: Question) -> list[bytes]:
+    def padded(question: Question) -> list[bytes]:
         reply = new_reply(question)
         add_records(reply, "other.example", 60, "A", ["10.0.0.1"])
         add_records(reply, question.name, 60, question.kind, [PUBLIC] if question.kind == "A" else [PUBLIC_V6])
@@ -224,6 +224,13 @@ async def test_lost_question_is_asked_again(server: DnsServer) -> None:
 async def test_name_that_dns_cannot_carry_is_a_failure_without_a_question(server: DnsServer, host: str) -> None:
     await failure(resolver(server), host)
     assert not server.questions
+
+
+async def test_server_may_be_reached_over_ipv6() -> None:
+    async with open_dns_server("::1") as server:
+        server.zone["a.example"] = truncated(records(PUBLIC))
+        found = await resolver(server, attempt_seconds=2).resolve("a.example")
+        assert (found.addresses, found.server) == ((PUBLIC,), "::1")
 
 
 # Where servers come from

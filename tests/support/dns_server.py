@@ -54,8 +54,8 @@ class Question:
     query: dns.message.Message
 
 
-# Wire messages to send in order; none for silence.
-Answer = Callable[[Question], Awaitable[Sequence[bytes]]]
+# Wire messages to send in order, a number among them being seconds to wait; none for silence.
+Answer = Callable[[Question], Sequence[bytes | float]]
 
 
 def new_reply(question: Question) -> dns.message.Message:
@@ -78,7 +78,7 @@ def _of_kind(kind: str, addresses: Sequence[str]) -> list[str]:
 def records(*addresses: str, ttl: int = 60) -> Answer:
     """A and AAAA records, each where it is asked for."""
 
-    async def answer(question: Question) -> list[bytes]:
+    def answer(question: Question) -> list[bytes]:
         reply = new_reply(question)
         add_records(reply, question.name, ttl, question.kind, _of_kind(question.kind, addresses))
         return [reply.to_wire(max_size=_MOST_BYTES)]
@@ -89,7 +89,7 @@ def records(*addresses: str, ttl: int = 60) -> Answer:
 def aliases(*chain: str, addresses: Sequence[str] = (), ttl: int = 60) -> Answer:
     """A CNAME chain from the name asked for along ``chain``, the last name with ``addresses``."""
 
-    async def answer(question: Question) -> list[bytes]:
+    def answer(question: Question) -> list[bytes]:
         reply = new_reply(question)
         owner = question.name
         for target in chain:
@@ -104,7 +104,7 @@ def aliases(*chain: str, addresses: Sequence[str] = (), ttl: int = 60) -> Answer
 def rcode(code: dns.rcode.Rcode) -> Answer:
     """An empty answer with this code."""
 
-    async def answer(question: Question) -> list[bytes]:
+    def answer(question: Question) -> list[bytes]:
         reply = new_reply(question)
         reply.set_rcode(code)
         return [reply.to_wire()]
@@ -112,7 +112,7 @@ def rcode(code: dns.rcode.Rcode) -> Answer:
     return answer
 
 
-async def silent(question: Question) -> list[bytes]:
+def silent(question: Question) -> list[bytes]:
     """Never answers."""
     return []
 
@@ -120,9 +120,8 @@ async def silent(question: Question) -> list[bytes]:
 def delayed(seconds: float, then: Answer) -> Answer:
     """Answers late."""
 
-    async def answer(question: Question) -> Sequence[bytes]:
-        await trio.sleep(seconds)
-        return await then(question)
+    def answer(question: Question) -> Sequence[bytes | float]:
+        return [seconds, *then(question)]
 
     return answer
 
@@ -131,10 +130,10 @@ def in_turn(*answers: Answer) -> Answer:
     """One answer after the other for each record type; the last one repeats. This is how a name rebinds."""
     asked: dict[str, int] = {}
 
-    async def answer(question: Question) -> Sequence[bytes]:
+    def answer(question: Question) -> Sequence[bytes | float]:
         turn = asked.get(question.kind, 0)
         asked[question.kind] = turn + 1
-        return await answers[min(turn, len(answers) - 1)](question)
+        return answers[min(turn, len(answers) - 1)](question)
 
     return answer
 
@@ -142,8 +141,8 @@ def in_turn(*answers: Answer) -> Answer:
 def only(kind: str, then: Answer, otherwise: Answer = silent) -> Answer:
     """``then`` for one record type, ``otherwise`` for the rest."""
 
-    async def answer(question: Question) -> Sequence[bytes]:
-        return await (then if question.kind == kind else otherwise)(question)
+    def answer(question: Question) -> Sequence[bytes | float]:
+        return (then if question.kind == kind else otherwise)(question)
 
     return answer
 
@@ -151,9 +150,9 @@ def only(kind: str, then: Answer, otherwise: Answer = silent) -> Answer:
 def truncated(then: Answer) -> Answer:
     """Nothing but the truncation flag over UDP, the answer over TCP."""
 
-    async def answer(question: Question) -> Sequence[bytes]:
+    def answer(question: Question) -> Sequence[bytes | float]:
         if question.transport == "tcp":
-            return await then(question)
+            return then(question)
         reply = new_reply(question)
         reply.flags |= dns.flags.TC
         return [reply.to_wire()]
@@ -164,10 +163,10 @@ def truncated(then: Answer) -> Answer:
 def dropped_on_tcp(sent: bytes = b"") -> Answer:
     """Truncated over UDP; over TCP some bytes and then the end."""
 
-    async def answer(question: Question) -> Sequence[bytes]:
+    def answer(question: Question) -> Sequence[bytes | float]:
         if question.transport == "tcp":
             return [sent]
-        return await truncated(silent)(question)
+        return truncated(silent)(question)
 
     return answer
 
@@ -175,7 +174,7 @@ def dropped_on_tcp(sent: bytes = b"") -> Answer:
 def garbage(*messages: bytes) -> Answer:
     """Bytes as they are."""
 
-    async def answer(question: Question) -> Sequence[bytes]:
+    def answer(question: Question) -> Sequence[bytes | float]:
         return messages
 
     return answer
@@ -184,7 +183,7 @@ def garbage(*messages: bytes) -> Answer:
 def forged_first(forged: Sequence[str], then: Answer, *, wrong: str) -> Answer:
     """An answer that does not fit the question (``wrong``: "id", "name", "type" or "flag") before what ``then`` gives."""
 
-    async def answer(question: Question) -> Sequence[bytes]:
+    def answer(question: Question) -> Sequence[bytes | float]:
         lie = new_reply(question)
         add_records(lie, question.name, 60, question.kind, _of_kind(question.kind, forged))
         if wrong == "id":
@@ -195,9 +194,14 @@ def forged_first(forged: Sequence[str], then: Answer, *, wrong: str) -> Answer:
             lie.question = [dns.rrset.RRset(lie.question[0].name, dns.rdataclass.IN, dns.rdatatype.TXT)]
         else:
             lie.flags &= ~dns.flags.QR
-        return [lie.to_wire(), *await then(question)]
+        return [lie.to_wire(), *then(question)]
 
     return answer
+
+
+def _framed(message: bytes) -> bytes:
+    """A message as TCP carries it; a single byte stands for an answer that breaks off."""
+    return len(message).to_bytes(2, "big") + message if len(message) > 1 else message
 
 
 class DnsServer:
@@ -217,21 +221,25 @@ class DnsServer:
         """(record type, transport) of each question for ``name``."""
         return [(question.kind, question.transport) for question in self.questions if question.name == name]
 
-    async def _answers(self, wire: bytes, transport: str) -> Sequence[bytes]:
+    async def _answer(self, wire: bytes, transport: str, send: Callable[[bytes], Awaitable[object]]) -> None:
         query = dns.message.from_wire(wire)
         asked = query.question[0]
         name = asked.name.to_text(omit_final_dot=True).lower()
         question = Question(name=name, kind=dns.rdatatype.to_text(asked.rdtype), transport=transport, query=query)
         self.questions.append(question)
-        return await self.zone.get(name, rcode(dns.rcode.NXDOMAIN))(question)
+        for step in self.zone.get(name, rcode(dns.rcode.NXDOMAIN))(question):
+            if isinstance(step, float):
+                await trio.sleep(step)
+            else:
+                await send(step)
 
-    async def serve_udp(self, sock: trio.socket.SocketType) -> None:
+    async def serve_udp(self, sock: trio.socket.SocketType, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         async with trio.open_nursery() as nursery:
 
             async def reply(wire: bytes, client: tuple[object, ...]) -> None:
-                for message in await self._answers(wire, "udp"):
-                    await sock.sendto(message, client)
+                await self._answer(wire, "udp", lambda message: sock.sendto(message, client))
 
+            task_status.started()
             while True:
                 wire, client = await sock.recvfrom(_MOST_BYTES)
                 nursery.start_soon(reply, wire, client)
@@ -245,17 +253,17 @@ class DnsServer:
                     if not more:
                         return
                     wire += more
-                for message in await self._answers(wire[2:], "tcp"):
-                    await stream.send_all(len(message).to_bytes(2, "big") + message if len(message) != 1 else message)
+                await self._answer(wire[2:], "tcp", lambda message: stream.send_all(_framed(message)))
             except trio.BrokenResourceError:
                 pass  # the client was cancelled
 
 
 def _bound_pair(address: str) -> tuple[trio.socket.SocketType, trio.SocketListener]:
     """A UDP socket and a TCP listener on one free port."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     for _ in range(50):
-        datagrams = trio.socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        stream = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        datagrams = trio.socket.socket(family, socket.SOCK_DGRAM)
+        stream = socket.socket(family, socket.SOCK_STREAM)
         try:
             stream.bind((address, 0))
             port = stream.getsockname()[1]
@@ -277,7 +285,7 @@ async def open_dns_server(address: str = "127.0.0.1") -> AsyncIterator[DnsServer
     with datagrams:
         server = DnsServer(address, datagrams.getsockname()[1])
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(server.serve_udp, datagrams)
-            nursery.start_soon(trio.serve_listeners, server.serve_tcp, [listener])
+            await nursery.start(server.serve_udp, datagrams)
+            await nursery.start(trio.serve_listeners, server.serve_tcp, [listener])
             yield server
             nursery.cancel_scope.cancel()

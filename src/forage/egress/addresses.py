@@ -321,8 +321,8 @@ def _network(field: str, text: object) -> _Network:
         network = None
     if network is None:
         raise InvalidPolicyError(field, accepted, got=text)
-    if isinstance(network, ipaddress.IPv6Network) and network.network_address.ipv4_mapped is not None and network.prefixlen >= 96:
-        raise InvalidPolicyError(field, accepted + "; for mapped addresses, the IPv4 network", got=text)
+    if isinstance(network, ipaddress.IPv6Network) and network.prefixlen >= 96 and network.network_address.ipv4_mapped is not None:
+        return ipaddress.IPv4Network((network.network_address.ipv4_mapped, network.prefixlen - 96))
     return network
 
 

@@ -12,7 +12,7 @@ from forage.errors import EgressCode, EgressDeniedError
 
 __all__ = ["check_host", "without_root_dot"]
 
-_LABEL: Final = re.compile(r"[a-z0-9_-]{1,63}", re.ASCII)
+_NAME: Final = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*", re.ASCII)
 _LONGEST_NAME: Final = 253
 
 # Special-use or never delegated; refused with everything below them.
@@ -50,9 +50,9 @@ def check_host(host: str) -> None:
 
     Raises `EgressDeniedError`: INVALID_HOST for syntax, DENIED_HOST for a refused name. The error shows the name.
     """
-    labels = host.split(".")
-    if len(host) > _LONGEST_NAME or not all(_LABEL.fullmatch(label) for label in labels):
+    if len(host) > _LONGEST_NAME or _NAME.fullmatch(host) is None:
         raise EgressDeniedError(EgressCode.INVALID_HOST, host[: _LONGEST_NAME + 1], rule="H2")
+    labels = host.split(".")
     if "xn--" in host and not all(_decodes(label) for label in labels if label.startswith("xn--")):
         raise EgressDeniedError(EgressCode.INVALID_HOST, host, rule="H3")
     if len(labels) == 1:

@@ -122,14 +122,11 @@ class DnsResolver:
         for number, server in enumerate(self._order(servers)):
             if number and number % len(servers) == 0:
                 await trio.sleep(_PAUSE_SECONDS)
-            # A fresh question each time: its random id is what makes a forged answer miss.
-            query = dns.message.make_query(name, kind)
-            response = None
-            with trio.move_on_after(self._attempt_seconds):
-                try:
-                    response = await _exchange(query, server)
-                except OSError:
-                    why = "no name server can be reached"
+            try:
+                response = await self._attempt(name, kind, server)
+            except OSError:
+                why = "no name server can be reached"
+                continue
             if response is None:
                 continue
             if response.rcode() in _SETTLED:
@@ -137,6 +134,14 @@ class DnsResolver:
                 return _records(response, server[0])
             why = f"the name server answered {dns.rcode.to_text(response.rcode())}"
         raise _LookupFailedError(why)
+
+    async def _attempt(self, name: dns.name.Name, kind: dns.rdatatype.RdataType, server: tuple[str, int]) -> dns.message.Message | None:
+        """The answer of one server, None when it takes too long."""
+        # A fresh question each time: its random id is what makes a forged answer miss.
+        query = dns.message.make_query(name, kind)
+        with trio.move_on_after(self._attempt_seconds):
+            return await _exchange(query, server)
+        return None
 
     def _order(self, servers: Sequence[tuple[str, int]]) -> Iterator[tuple[str, int]]:
         """Every server in each round, the one that answered last first."""

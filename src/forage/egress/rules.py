@@ -11,9 +11,9 @@ from collections import OrderedDict
 from typing import Final, Generic, TypeVar
 
 import attrs
-from ada_url import URL, HostType
+from ada_url import URL
 
-from forage.egress.addresses import EgressAddress
+from forage.egress.addresses import EgressAddress, parse_address
 from forage.egress.answers import DnsAnswers
 from forage.egress.hosts import check_host, without_root_dot
 from forage.egress.policy import EgressPolicy, RedirectHosts
@@ -70,26 +70,25 @@ def judge_url(text: str, policy: EgressPolicy) -> JudgedUrl:
 
 def _judge_url(text: str, policy: EgressPolicy) -> JudgedUrl:
     stripped, parsed = _parse(text)
-    scheme = parsed.protocol[:-1]
-    name = parsed.hostname
-    literal_ipv6 = name.startswith("[")
-    host = name[1:-1] if literal_ipv6 else without_root_dot(name)
-    shown = host[:_LONGEST_SHOWN] or None
+    # The serialised form is read by position: the parser wrote it, and of http and https it is scheme://host[:port]/path.
+    scheme, _, rest = parsed.href.partition("://")
     if scheme not in DEFAULT_PORTS:
-        raise EgressDeniedError(EgressCode.INVALID_SCHEME, shown, rule="U3")
-    _check_authority(stripped, parsed, shown)
-    literal = literal_ipv6 or parsed.host_type == HostType.IPV4
+        raise EgressDeniedError(EgressCode.INVALID_SCHEME, _shown(parsed), rule="U3")
+    authority, _, path = rest.partition("/")
+    name, port_text = _host_and_port(authority)
+    literal_ipv4 = name[-1:].isdecimal() and parse_address(name) is not None
+    _check_authority(stripped, parsed, name if literal_ipv4 else None)
+    literal = literal_ipv4 or name.startswith("[")
+    host = name.strip("[]") if literal else without_root_dot(name)
     if not literal:
         _check_name(host, policy)
-    port_text = parsed.port
     port = int(port_text) if port_text else DEFAULT_PORTS[scheme]
-    suffix = f":{port_text}" if port_text else ""
-    target = parsed.href[len(scheme) + 3 + len(name) + len(suffix) :].partition("#")[0]
-    host_header = f"{name if literal else host}{suffix}"
+    target = "/" + path.partition("#")[0]
+    host_header = f"{name if literal else host}{':' if port_text else ''}{port_text}"
     origin = f"{scheme}://{host_header}"
     opened = origin in policy.test_loopback_origins
     if port == 0 or (port_text and policy.guarded and not opened and port not in policy.ports):
-        raise EgressDeniedError(EgressCode.INVALID_PORT, shown, rule="ports")
+        raise EgressDeniedError(EgressCode.INVALID_PORT, host, rule="ports")
     return JudgedUrl(
         url=origin + target,
         scheme=scheme,
@@ -100,6 +99,19 @@ def _judge_url(text: str, policy: EgressPolicy) -> JudgedUrl:
         literal=_judge_literal(host, policy, opened=opened) if literal else None,
         loopback_origin=opened,
     )
+
+
+def _host_and_port(authority: str) -> tuple[str, str]:
+    if authority.startswith("["):
+        name, _, rest = authority.partition("]")
+        return name + "]", rest[1:]
+    name, _, port = authority.partition(":")
+    return name, port
+
+
+def _shown(parsed: URL) -> str | None:
+    """The host as an error may show it."""
+    return without_root_dot(parsed.hostname.strip("[]"))[:_LONGEST_SHOWN] or None
 
 
 def _parse(text: object) -> tuple[str, URL]:
@@ -115,20 +127,21 @@ def _parse(text: object) -> tuple[str, URL]:
         raise EgressDeniedError(EgressCode.INVALID_URL, rule="U2") from exc
 
 
-def _check_authority(stripped: str, parsed: URL, shown: str | None) -> None:
-    """U4 to U8: the raw text must name the parsed host for every other reader too."""
+def _check_authority(stripped: str, parsed: URL, ipv4: str | None) -> None:
+    """U4 to U8: the raw text must name the parsed host for every other reader too. ``ipv4`` is that host where it is an IPv4 address."""
     found = AUTHORITY.match(stripped)
     if found is None:
-        raise EgressDeniedError(EgressCode.INVALID_URL, shown, rule="U4", detail="write scheme://host")
+        raise EgressDeniedError(EgressCode.INVALID_URL, _shown(parsed), rule="U4", detail="write scheme://host")
     authority, backslash = found.groups()
     if "@" in authority:
-        raise EgressDeniedError(EgressCode.CREDENTIALS, shown, rule="U5")
+        raise EgressDeniedError(EgressCode.CREDENTIALS, _shown(parsed), rule="U5")
     if backslash or _VANISHING.search(authority):
-        raise EgressDeniedError(EgressCode.INVALID_URL, shown, rule="U6", detail="backslash, control character or space in the authority")
+        detail = "backslash, control character or space in the authority"
+        raise EgressDeniedError(EgressCode.INVALID_URL, _shown(parsed), rule="U6", detail=detail)
     if "%" in authority:
-        raise EgressDeniedError(EgressCode.INVALID_HOST, shown, rule="U7", detail="percent sign in the host")
-    if parsed.host_type == HostType.IPV4 and authority.partition(":")[0] != parsed.hostname:
-        raise EgressDeniedError(EgressCode.INVALID_HOST, shown, rule="U8", detail="IPv4 address not in dotted decimal")
+        raise EgressDeniedError(EgressCode.INVALID_HOST, _shown(parsed), rule="U7", detail="percent sign in the host")
+    if ipv4 is not None and authority.partition(":")[0] != ipv4:
+        raise EgressDeniedError(EgressCode.INVALID_HOST, ipv4, rule="U8", detail="IPv4 address not in dotted decimal")
 
 
 def _check_name(host: str, policy: EgressPolicy) -> None:
