@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import trio
 
-from forage.cli.options import add_egress_options, add_request_options, egress_policy, headers_of, quoted
+from forage.cli.options import add_egress_options, add_request_options, egress_policy, headers_of, open_store, quoted
 from forage.errors import InvalidPolicyError
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["add_parser", "run"]
 
 NOTHING_CAPTURED = 1
+NOT_STORED = 1
 REFUSED = 5
 INTERRUPTED = 11
 
@@ -45,15 +46,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
-    """Exit code 0 when at least one page was captured, 5 when the guard refused the seed, 11 when interrupted, else 1."""
+    """Exit code 0 when pages were captured (and stored), 5 when the guard refused the seed, 11 when interrupted, else 1."""
     from forage.crawler import crawl_stream
 
     seed, policy = _seed(args), _policy(args)
     store = None
     if args.store is not None:
-        from forage.snapshots import FilesystemSnapshotStore
-
-        store = FilesystemSnapshotStore(args.store)
+        store = open_store(args.store, write=not args.replay)
     elif args.replay:
         raise InvalidPolicyError("--store", "the store to replay from, together with --replay")
     printer = _Printer(out, err, as_json=args.json or not out.isatty())
@@ -70,6 +69,10 @@ async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     if args.manifest is not None:
         await trio.Path(args.manifest).write_text(manifest.to_json() + "\n", "utf-8")
     _advise(manifest, args, err)
+    if store is not None and not all(page.stored for page in manifest.pages):
+        lost = sum(not page.stored for page in manifest.pages)
+        print(f"{lost} pages could not be stored; their references do not resolve", file=err)
+        return NOT_STORED
     return _exit_code(manifest, interrupted.is_set())
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from forage._codec import dump_compact
-from forage.cli.options import add_egress_options, add_request_options, egress_policy, headers_of, quoted
+from forage.cli.options import add_egress_options, add_request_options, egress_policy, headers_of, open_store, quoted
 from forage.cli.resolve import print_snapshot
 from forage.errors import FetchErrorKind
 
@@ -36,9 +36,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Exit code 0 with a snapshot, 5 when the guard refused, else 1."""
     from forage.fetch import Fetcher, Source
-    from forage.snapshots import FilesystemSnapshotStore
 
-    store = None if args.store is None else FilesystemSnapshotStore(args.store)
+    store = None if args.store is None else open_store(args.store, write=True)
     source = Source(id=args.id or args.url, url=args.url, headers=headers_of(args.header), user_agent=args.user_agent)
     fetcher = Fetcher(
         egress=egress_policy(args), delay=args.delay, obey_robots=not args.ignore_robots, max_response_bytes=args.max_response_bytes

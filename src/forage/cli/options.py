@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from forage.errors import InvalidPolicyError
+from forage.errors import InvalidPolicyError, SnapshotStoreError, StoreErrorCode, StoreErrorReason
 
 if TYPE_CHECKING:
     from forage.egress import EgressPolicy
+    from forage.snapshots import FilesystemSnapshotStore
 
-__all__ = ["add_egress_options", "add_request_options", "egress_policy", "headers_of", "quoted"]
+__all__ = ["add_egress_options", "add_request_options", "egress_policy", "headers_of", "open_store", "quoted"]
 
 
 def add_egress_options(parser: argparse.ArgumentParser) -> None:
@@ -61,6 +63,26 @@ def headers_of(lines: Sequence[str]) -> dict[str, str]:
             raise InvalidPolicyError("--header", "'NAME: VALUE'", got=line)
         headers[name.strip()] = value.strip()
     return headers
+
+
+def open_store(path: Path, *, write: bool) -> FilesystemSnapshotStore:
+    """The store at ``path``, after a look at whether it can be used at all; with ``write`` the folder is made when absent.
+
+    Raises SnapshotStoreError, before anything is asked of anybody.
+    """
+    from forage.snapshots import FilesystemSnapshotStore
+
+    try:
+        if write:
+            path.mkdir(parents=True, exist_ok=True)
+        usable = path.is_dir() and os.access(path, os.R_OK | os.X_OK | (os.W_OK if write else 0))
+    except OSError:
+        usable = False
+    if not usable:
+        reason = StoreErrorReason.WRITE_FAILED if write else StoreErrorReason.READ_FAILED
+        what = "a folder that can be written" if write else "a folder that can be read"
+        raise SnapshotStoreError(StoreErrorCode.SNAPSHOT_STORE_ERROR, reason, f"--store: {path} is not {what}")
+    return FilesystemSnapshotStore(path)
 
 
 def quoted(text: str) -> str:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TextIO
 
+from forage.cli.options import open_store
 from forage.cli.resolve import print_snapshot
 
 __all__ = ["add_parser", "run"]
@@ -26,9 +27,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Exit code 0 when the store has the page, else 1 with the reason."""
-    from forage.snapshots import FilesystemSnapshotStore, replay_source
+    from forage.snapshots import replay_source
 
-    store = FilesystemSnapshotStore(args.store)
+    store = open_store(args.store, write=False)
     source_ids = [args.url] if args.source_id else _candidates(args.url, args.seed)
     result = None
     for source_id in source_ids:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from forage._codec import dump_compact
-from forage.cli.options import quoted
+from forage.cli.options import open_store, quoted
 
 if TYPE_CHECKING:
     from forage.snapshots import Snapshot
@@ -26,9 +26,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Exit code 0 when the reference resolves, else 1 with the reason."""
-    from forage.snapshots import FilesystemSnapshotStore, resolve_source_ref
+    from forage.snapshots import resolve_source_ref
 
-    result = await resolve_source_ref(FilesystemSnapshotStore(args.store), args.reference)
+    result = await resolve_source_ref(open_store(args.store, write=False), args.reference)
     if result.snapshot is None:
         error = result.error
         assert error is not None

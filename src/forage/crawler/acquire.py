@@ -75,7 +75,6 @@ def page_source_id(seed_url: str, page_url: str) -> str:
 class _Reader:
     """Rows and links of a snapshot; the part that live crawl and replay share."""
 
-    seed: Seed
     policy: CrawlPolicy
 
     def page(self, entry: Entry, snapshot: Snapshot, *, stored: bool, warnings: Sequence[str]) -> Outcome:
@@ -124,17 +123,18 @@ def looks_like_markup(body: bytes | str) -> bool:
 class LiveAcquirer:
     """Fetches through the guard, stores what came, and reads its links."""
 
-    def __init__(self, *, seed: Seed, policy: CrawlPolicy, fetcher: Fetcher, store: SnapshotStore | None) -> None:
+    def __init__(self, *, seed: Seed, seed_url: str, policy: CrawlPolicy, fetcher: Fetcher, store: SnapshotStore | None) -> None:
         self._seed = seed
+        self._name = seed.id or seed_url
         self._policy = policy
         self._fetcher = fetcher
         self._store = store
-        self._reader = _Reader(seed=seed, policy=policy)
-        self._seed_origin = origin_of(seed.url)
+        self._reader = _Reader(policy=policy)
+        self._seed_origin = origin_of(seed_url)
 
     async def acquire(self, entry: Entry) -> Outcome:
         """Fetch, store and read one entry."""
-        source_id = page_source_id(self._seed.id or self._seed.url, entry.url)
+        source_id = page_source_id(self._name, entry.url)
         if units(source_id) > MAX_SOURCE_ID_UNITS:
             return _failed(entry, FetchErrorKind.INVALID_URL, "the URL is too long to be cited: its source id has more than 1024 units")
         source = Source(
@@ -172,14 +172,14 @@ class LiveAcquirer:
 class ReplayAcquirer:
     """Serves every page from a store; opens no socket."""
 
-    def __init__(self, *, seed: Seed, policy: CrawlPolicy, store: SnapshotStore) -> None:
-        self._seed = seed
+    def __init__(self, *, seed: Seed, seed_url: str, policy: CrawlPolicy, store: SnapshotStore) -> None:
+        self._name = seed.id or seed_url
         self._store = store
-        self._reader = _Reader(seed=seed, policy=policy)
+        self._reader = _Reader(policy=policy)
 
     async def acquire(self, entry: Entry) -> Outcome:
         """The newest snapshot of the entry's page; ``no-snapshot`` where the store has none."""
-        result = await replay_source(self._store, page_source_id(self._seed.id or self._seed.url, entry.url))
+        result = await replay_source(self._store, page_source_id(self._name, entry.url))
         await trio.lowlevel.checkpoint()
         if result.snapshot is None:
             error = result.error

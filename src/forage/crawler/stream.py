@@ -178,10 +178,10 @@ async def _crawl(seed: Seed, policy: CrawlPolicy, seams: _Seams, emit: Emit, sta
     async with AsyncExitStack() as stack:
         acquirer: Acquirer
         if policy.mode == "replay" and seams.store is not None:
-            acquirer = ReplayAcquirer(seed=seed, policy=policy, store=seams.store)
+            acquirer = ReplayAcquirer(seed=seed, seed_url=seed_url, policy=policy, store=seams.store)
         else:
             fetcher = await stack.enter_async_context(_fetcher(seed, policy, seams))
-            acquirer = LiveAcquirer(seed=seed, policy=policy, fetcher=fetcher, store=seams.store)
+            acquirer = LiveAcquirer(seed=seed, seed_url=seed_url, policy=policy, fetcher=fetcher, store=seams.store)
         running = Crawl(seed_url=seed_url, policy=policy, acquirer=acquirer, tally=tally, emit=emit)
         started(running)
         await running.run()
