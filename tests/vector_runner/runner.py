@@ -27,12 +27,16 @@ __all__ = ["FileResult", "load_adapters", "load_overrides", "run_files", "vector
 
 @attrs.frozen(kw_only=True)
 class Override:
-    """A case whose recorded value a decision supersedes: members by dotted path, and the value that is right."""
+    """A case whose recorded value a decision supersedes: members by dotted path, and the value that is right.
+
+    ``file`` is named where another file has a case of the same id.
+    """
 
     id: str
     decision: str
     why: str
     set: dict[str, Any]
+    file: str | None = None
 
 
 @attrs.define(kw_only=True)
@@ -69,7 +73,13 @@ def load_overrides(path: Path) -> dict[str, Override]:
         return {}
     rows = tomllib.loads(path.read_text("utf-8")).get("override", [])
     found = {
-        row["id"]: Override(id=row["id"], decision=row["decision"], why=row["why"], set={k: json.loads(v) for k, v in row["set"].items()})
+        row["id"]: Override(
+            id=row["id"],
+            decision=row["decision"],
+            why=row["why"],
+            set={k: json.loads(v) for k, v in row["set"].items()},
+            file=row.get("file"),
+        )
         for row in rows
     }
     if len(found) != len(rows):
@@ -151,7 +161,7 @@ async def run_file(root: Path, name: str, overrides: dict[str, Override]) -> Fil
     async with trio.open_nursery() as nursery:
         for data in cases:
             override = overrides.get(str(data.get("id")))
-            if override is not None:
+            if override is not None and override.file in (None, name):
                 result.overridden += 1
                 data = _apply(data, override)
             nursery.start_soon(one, data)

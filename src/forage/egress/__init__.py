@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from forage.egress.addresses import classify_address as classify_address
     from forage.egress.answers import DnsAnswers as DnsAnswers
     from forage.egress.answers import Resolver as Resolver
+    from forage.egress.client import GuardedTransport as GuardedTransport
+    from forage.egress.client import guarded_client as guarded_client
     from forage.egress.codings import ACCEPT_ENCODING as ACCEPT_ENCODING
     from forage.egress.connector import Dialer as Dialer
     from forage.egress.connector import PinnedConnector as PinnedConnector
@@ -56,6 +58,7 @@ __getattr__, __dir__, __all__ = lazy_face(
         "EgressPolicy": "forage.egress.policy",
         "EgressSession": "forage.egress.session",
         "EgressTarget": "forage.egress.evaluate",
+        "GuardedTransport": "forage.egress.client",
         "Judge": "forage.egress.rules",
         "JudgedUrl": "forage.egress.rules",
         "OpenExchange": "forage.egress.received",
@@ -70,6 +73,7 @@ __getattr__, __dir__, __all__ = lazy_face(
         "classify_address": "forage.egress.addresses",
         "evaluate_url": "forage.egress.evaluate",
         "forwarded_headers": "forage.egress.redirects",
+        "guarded_client": "forage.egress.client",
         "judge_answers": "forage.egress.rules",
         "judge_redirect": "forage.egress.redirects",
         "judge_url": "forage.egress.rules",

@@ -4,8 +4,8 @@ Owns the search for the end of a head within limits, and the step from raw bytes
 decide how a body is framed (``framing``). Format: RFC 9112 sections 2 to 5, RFC 9110 section 5.5.
 
 The raw bytes are kept as evidence. A reader may normalise a few things, and only these are: blank lines before the status line, a
-bare LF as line end, folded lines, several equal lengths, a minor version above 1. llhttp then parses what is left; whatever it
-refuses after that is a protocol error.
+bare LF as line end, folded lines, several equal lengths, control characters within a value, a minor version above 1. llhttp then parses
+what is left; whatever it refuses after that is a protocol error.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ _STATUS_LINE = re.compile(rb"HTTP/1\.([0-9]) ([1-9][0-9]{2})(?: ([\t \x21-\x7e\x
 _FOLD = re.compile(rb"[ \t]*\r\n[ \t]+")
 _BARE_LF = re.compile(rb"(?<!\r)\n")
 # Fields by which llhttp frames the body. Framing is not its task here, so it reads them under another name.
-_FRAMING_NAME = re.compile(rb"(?:content-length|transfer-encoding)(?=:)", re.IGNORECASE)
+_FRAMING_NAMES = frozenset([b"content-length", b"transfer-encoding"])
+# RFC 9110 5.5: a recipient may retain control characters other than CR, LF and NUL. NUL is let through in Location alone, where the
+# judgement of the redirect refuses it by name.
+_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 def _protocol_error(what: str) -> FetchError:
@@ -161,23 +164,25 @@ def _feed(head: bytes) -> list[tuple[bytes, bytes]]:
 def _feed_normalised(raw: bytes) -> list[tuple[bytes, bytes]]:
     """Parse the head as strict CRLF lines without folds, under a plain status line and with the framing fields renamed.
 
-    The status line was judged by our own expression; llhttp would take 101 for an upgrade and refuse HTTP/1.2. Framing fields keep
-    their place and get their names back: each line is one field after unfolding.
+    The status line was judged by our own expression; llhttp would take 101 for an upgrade and refuse HTTP/1.2. What was hidden from it
+    is put back in its place: each line is one field after unfolding.
     """
     _, _, fields = _BARE_LF.sub(b"\r\n", raw.lstrip(b"\r\n")).partition(b"\r\n")
     if fields[:1] in (b" ", b"\t"):
         # RFC 9112 2.2: whitespace before the first field could hide a field from one reader and show it to another.
         raise _protocol_error("white space between status line and fields")
     lines = _FOLD.sub(b" ", fields).split(b"\r\n")[:-2]
-    names: dict[int, bytes] = {}
+    hidden: dict[int, tuple[bytes, bytes]] = {}
     for place, line in enumerate(lines):
-        framing = _FRAMING_NAME.match(line)
-        if framing is not None:
-            names[place] = framing[0]
-            lines[place] = b"F" + line[framing.end() :]
+        name, colon, value = line.partition(b":")
+        if colon and (name.lower() in _FRAMING_NAMES or _CONTROL.search(value)):
+            hidden[place] = (name, value.strip(b" \t"))
+            lines[place] = (b"F" if name.lower() in _FRAMING_NAMES else name) + b":" + _CONTROL.sub(b"?", value)
+            if b"\x00" in value and name.lower() != b"location":
+                raise _protocol_error("a NUL in a field")
     found = _feed(b"\r\n".join([b"HTTP/1.1 200 OK", *lines, b"", b""]))
     if len(found) != len(lines):
         raise _protocol_error("a head that breaks the grammar")
-    for place, name in names.items():
-        found[place] = (name, found[place][1])
+    for place, field in hidden.items():
+        found[place] = field
     return found

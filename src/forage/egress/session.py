@@ -97,7 +97,9 @@ class EgressSession:
         PROTOCOL, INCOMPLETE_BODY or DECODE_ERROR, and ResponseTooLargeError, ``status`` set once it is known. There is no deadline in
         here: put `trio.fail_after` around it; a cancelled exchange closes its connection.
         """
-        opened = await self._open(target, method, headers, body, max_body_bytes, decode, on_bytes)
+        opened = await self.begin(
+            target, method=method, headers=headers, body=body, max_body_bytes=max_body_bytes, decode=decode, on_bytes=on_bytes
+        )
         try:
             return await opened.read()
         finally:
@@ -122,22 +124,26 @@ class EgressSession:
         on_bytes: Callable[[int], None] | None = None,
     ) -> AsyncIterator[OpenExchange]:
         """As `exchange`, but with the body still to be read: `OpenExchange.piece`. Leaving early closes the connection."""
-        opened = await self._open(target, method, headers, body, max_body_bytes, decode, on_bytes)
+        opened = await self.begin(
+            target, method=method, headers=headers, body=body, max_body_bytes=max_body_bytes, decode=decode, on_bytes=on_bytes
+        )
         try:
             yield opened
         finally:
             opened.close()
 
-    async def _open(
+    async def begin(
         self,
         target: JudgedUrl | str,
-        method: str,
-        headers: Sequence[tuple[str, str]],
-        body: bytes,
-        max_body_bytes: int | None,
-        decode: bool,
-        on_bytes: Callable[[int], None] | None,
+        *,
+        method: str = "GET",
+        headers: Sequence[tuple[str, str]] = (),
+        body: bytes = b"",
+        max_body_bytes: int | None = None,
+        decode: bool = True,
+        on_bytes: Callable[[int], None] | None = None,
     ) -> OpenExchange:
+        """The exchange behind `open_exchange` for callers whose own interface ends it elsewhere. They must call its ``close``."""
         judged = self._judge.url(target if isinstance(target, str) else target.url)
         request = build_request(method, judged.target, judged.host_header, self._encoded(headers), body)
         may_retry = method in _IDEMPOTENT
