@@ -359,6 +359,14 @@ async def test_cache_is_bounded_and_forgets_the_least_recently_used() -> None:
     assert script.asked == asked + 1
 
 
+async def test_answers_of_many_addresses_are_not_kept() -> None:
+    script = Scripted(good(60.0, *(f"93.184.216.{n}" for n in range(65))))
+    caching = CachingResolver(script, EgressPolicy())
+    for _ in range(2):
+        await caching.resolve("a.example")
+    assert script.asked == 2
+
+
 async def test_deadline_covers_the_whole_look_up(autojump_clock: trio.testing.MockClock) -> None:
     caching = CachingResolver(Scripted(10_000.0), EgressPolicy(resolve_seconds=7))
     begun = trio.current_time()

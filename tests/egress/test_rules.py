@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 import itertools
+import re
+import ssl
 import string
 
 import attrs
@@ -17,6 +20,7 @@ from forage.egress.rules import Judge, JudgedUrl, judge_answers, judge_url
 from forage.errors import EgressCode, EgressDeniedError, EgressError, EgressUnreachableError, InvalidPolicyError
 
 DEFAULT = default_policy()
+PUBLIC = "93.184.216.34"
 LOOPBACK = EgressPolicy(test_loopback_origins=("http://127.0.0.1:4173", "http://[::1]:8080"))
 
 
@@ -395,6 +399,13 @@ def test_policy_that_is_wrong_names_the_field(field: str, value: object) -> None
     assert caught.value.field == field
 
 
+def test_authorities_come_from_a_file_or_a_context_not_both() -> None:
+    assert EgressPolicy(ca_file="ca.pem").ssl_context is None
+    with pytest.raises(InvalidPolicyError) as caught:
+        EgressPolicy(ca_file="ca.pem", ssl_context=ssl.create_default_context())
+    assert caught.value.field == "ssl_context"
+
+
 def test_policies_are_values() -> None:
     assert EgressPolicy(ports=(81,)) == EgressPolicy(ports=[81])  # a list is taken as a tuple
     assert hash(EgressPolicy()) == hash(EgressPolicy())
@@ -521,6 +532,31 @@ def test_any_text_is_judged_or_refused_and_what_passes_has_one_reading(text: str
     assert "@" not in authority
 
 
+# RFC 3986, appendix B.
+RFC_3986 = re.compile(r"^(?:([^:/?#]+):)?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL)
+
+
+@given(URLS.filter(str.isascii))
+@example("http://a.example\\.b.example/")
+@example("http://a.example\t/x")
+@example("http:\\\\a.example/")
+def test_raw_text_that_passes_names_the_same_host_to_a_reader_of_rfc_3986(text: str) -> None:
+    try:
+        judged = judge_url(text, DEFAULT)
+    except EgressError:
+        return
+    found = RFC_3986.match(text.strip("".join(map(chr, range(33)))))
+    assert found is not None
+    scheme, authority = found[1], found[2]
+    assert scheme.lower() == judged.scheme
+    host, _, port = authority.rpartition(":") if re.search(r":[0-9]*$", authority) else (authority, "", "")
+    assert int(port or {"http": 80, "https": 443}[judged.scheme]) == judged.port
+    if judged.literal is None or judged.literal.family == 4:
+        assert host.lower().removesuffix(".") == judged.host
+    else:
+        assert ipaddress.ip_address(host.strip("[]")) == ipaddress.ip_address(judged.host)
+
+
 @given(st.text(max_size=60))
 def test_arbitrary_text_never_raises_anything_else(text: str) -> None:
     for prefix in ("", "http://", "http://a.example", "http://a.example/"):
@@ -558,6 +594,22 @@ def test_judge_forgets_the_least_recently_used() -> None:
     assert again is not second
 
 
+def test_long_urls_and_answers_are_judged_each_time() -> None:
+    judge = Judge(DEFAULT)
+    long = "http://a.example/" + "x" * 2048
+    assert judge.url(long) == judge.url(long)
+    assert judge.url(long) is not judge.url(long)
+    many = answers(*(f"93.184.216.{n}" for n in range(65)))
+    assert judge.answers(many, "a.example") == judge.answers(many, "a.example")
+    assert judge.answers(many, "a.example") is not judge.answers(many, "a.example")
+
+
+@pytest.mark.parametrize("broken", [None, 5, DnsAnswers(addresses=([],)), DnsAnswers(addresses=(PUBLIC,), aliases=(5,))])  # type: ignore[arg-type]
+def test_judge_refuses_what_is_no_answer(broken: DnsAnswers) -> None:
+    with pytest.raises(EgressDeniedError):
+        Judge(DEFAULT).answers(broken, "a.example")
+
+
 def test_judges_of_two_policies_share_nothing() -> None:
     opened, closed = Judge(EgressPolicy(allow_networks=("10.0.0.0/8",))), Judge(DEFAULT)
     for _ in range(2):
@@ -566,7 +618,7 @@ def test_judges_of_two_policies_share_nothing() -> None:
             closed.url("http://10.0.0.1/")
 
 
-@pytest.mark.parametrize("value", [None, b"x", 5])
+@pytest.mark.parametrize("value", [None, b"x", 5, [], {}])
 def test_judge_refuses_other_types_as_well(value: str) -> None:
     with pytest.raises(EgressDeniedError):
         Judge(DEFAULT).url(value)

@@ -5,11 +5,16 @@ Kept apart from the resolver so that the judging half imports no DNS library.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 import attrs
 
 __all__ = ["DnsAnswers", "Resolver"]
+
+
+def _texts(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(values)
 
 
 @attrs.frozen(kw_only=True)
@@ -20,9 +25,9 @@ class DnsAnswers:
     where the resolver shows them; ``server`` is the address of the name server that answered.
     """
 
-    addresses: tuple[str, ...]
+    addresses: tuple[str, ...] = attrs.field(converter=_texts)
     ttl: float = 0.0
-    aliases: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = attrs.field(default=(), converter=_texts)
     server: str | None = None
 
 

@@ -42,6 +42,7 @@ _PAUSE_SECONDS: Final = 0.1
 _LARGEST_MESSAGE: Final = 65_535
 _MOST_ADDRESSES: Final = 4096
 _HELD_ANSWERS: Final = 1024
+_MOST_HELD_ADDRESSES: Final = 64  # so that no name server fills the cache with thousands for each name
 _TYPES: Final = (dns.rdatatype.A, dns.rdatatype.AAAA)
 _SETTLED: Final = (dns.rcode.NOERROR, dns.rcode.NXDOMAIN)
 
@@ -96,9 +97,9 @@ class DnsResolver:
         if listed:
             return DnsAnswers(addresses=listed, ttl=0.0, server="hosts file")
         try:
-            name = dns.name.from_text(host.encode("ascii").decode() + ".")
-            if name == dns.name.root:
-                raise dns.name.EmptyLabel
+            name = dns.name.from_text(host + ".")
+            if not host.isascii() or name == dns.name.root:
+                raise dns.name.IDNAException
         except (UnicodeError, dns.exception.DNSException) as exc:
             raise _failure(host, "not a name that DNS can carry") from exc
         servers = await self._servers()
@@ -135,7 +136,9 @@ class DnsResolver:
             why = f"the name server answered {dns.rcode.to_text(response.rcode())}"
         raise _LookupFailedError(why)
 
-    async def _attempt(self, name: dns.name.Name, kind: dns.rdatatype.RdataType, server: tuple[str, int]) -> dns.message.Message | None:
+    async def _attempt(
+        self, name: dns.name.Name, kind: dns.rdatatype.RdataType, server: tuple[str, int]
+    ) -> dns.message.QueryMessage | None:
         """The answer of one server, None when it takes too long."""
         # A fresh question each time: its random id is what makes a forged answer miss.
         query = dns.message.make_query(name, kind)
@@ -186,9 +189,7 @@ def _joined(host: str, parts: Sequence[_Records | _LookupFailedError]) -> DnsAns
     return DnsAnswers(addresses=addresses, ttl=min(part.ttl for part in found), aliases=tuple(aliases), server=found[0].server)
 
 
-def _records(response: dns.message.Message, server: str) -> _Records:
-    if not isinstance(response, dns.message.QueryMessage):
-        raise _LookupFailedError("the answer is no answer to a question", fatal=True)
+def _records(response: dns.message.QueryMessage, server: str) -> _Records:
     try:
         chain = response.resolve_chaining()
     except dns.exception.DNSException as exc:
@@ -201,7 +202,7 @@ def _records(response: dns.message.Message, server: str) -> _Records:
     return _Records(addresses=addresses, aliases=aliases, ttl=float(chain.minimum_ttl), server=server)
 
 
-async def _exchange(query: dns.message.QueryMessage, server: tuple[str, int]) -> dns.message.Message:
+async def _exchange(query: dns.message.QueryMessage, server: tuple[str, int]) -> dns.message.QueryMessage:
     response = await _exchange_udp(query, server)
     if response.flags & dns.flags.TC:
         response = await _exchange_tcp(query, server)
@@ -212,7 +213,7 @@ def _family(server: tuple[str, int]) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in server[0] else socket.AF_INET
 
 
-async def _exchange_udp(query: dns.message.QueryMessage, server: tuple[str, int]) -> dns.message.Message:
+async def _exchange_udp(query: dns.message.QueryMessage, server: tuple[str, int]) -> dns.message.QueryMessage:
     with trio.socket.socket(_family(server), socket.SOCK_DGRAM) as sock:
         await sock.connect(server)
         await sock.send(query.to_wire())
@@ -222,7 +223,7 @@ async def _exchange_udp(query: dns.message.QueryMessage, server: tuple[str, int]
                 return response
 
 
-async def _exchange_tcp(query: dns.message.QueryMessage, server: tuple[str, int]) -> dns.message.Message:
+async def _exchange_tcp(query: dns.message.QueryMessage, server: tuple[str, int]) -> dns.message.QueryMessage:
     with trio.socket.socket(_family(server), socket.SOCK_STREAM) as sock:
         await sock.connect(server)
         wire = query.to_wire()
@@ -244,11 +245,11 @@ async def _receive_exactly(sock: trio.socket.SocketType, count: int) -> bytes:
     return data
 
 
-def _parsed(query: dns.message.QueryMessage, wire: bytes) -> dns.message.Message | None:
+def _parsed(query: dns.message.QueryMessage, wire: bytes) -> dns.message.QueryMessage | None:
     """The message, or None for bytes that are none or that answer another question: another id, name, type or class."""
     try:
         response = dns.message.from_wire(wire)
-        return response if query.is_response(response) else None
+        return response if isinstance(response, dns.message.QueryMessage) and query.is_response(response) else None
     except Exception:  # noqa: BLE001 - bytes of a stranger: whatever the parser makes of them, they are no answer
         return None
 
@@ -290,8 +291,9 @@ def _hosts(text: str) -> dict[str, tuple[str, ...]]:
 class CachingResolver:
     """Any resolver under a policy: one deadline a look-up, answers kept for their TTL, every failure a DNS_FAILURE.
 
-    Answers are kept for ``policy.max_answer_ttl`` seconds at most and for 1024 names, least recently used first out; failures are not
-    kept. The caller judges what comes from here each time, so that a cached answer is no way around the guard.
+    Answers are kept for ``policy.max_answer_ttl`` seconds at most and for 1024 names, least recently used first out; failures and
+    answers of more than 64 addresses are not kept. The caller judges what comes from here each time, so that a cached answer is no way
+    around the guard.
     """
 
     def __init__(self, resolver: Resolver, policy: EgressPolicy) -> None:
@@ -327,7 +329,7 @@ class CachingResolver:
 
     def _keep(self, host: str, answers: DnsAnswers) -> None:
         seconds = min(answers.ttl, self._max_ttl)
-        if seconds > 0:
+        if seconds > 0 and len(answers.addresses) <= _MOST_HELD_ADDRESSES:
             self._held[host] = (trio.current_time() + seconds, answers)
             if len(self._held) > _HELD_ANSWERS:
                 self._held.popitem(last=False)

@@ -25,6 +25,8 @@ DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 LONGEST_URL: Final = 16_384
 _LONGEST_SHOWN: Final = 253
+_LONGEST_HELD_URL: Final = 2048
+_MOST_HELD_ANSWERS: Final = 64  # so that no page or name server fills the memory of verdicts with long ones
 _EDGES: Final = "".join(map(chr, range(0x21)))  # C0 controls and space
 AUTHORITY: Final = re.compile(r"https?://(?![/\\])([^/?#\\]*)(\\?)", re.ASCII | re.IGNORECASE)
 _VANISHING: Final = re.compile(r"[\x00-\x20\x7f-\xa0]")
@@ -208,6 +210,15 @@ class _Memo(Generic[_Key, _Value]):
             self._held.popitem(last=False)
 
 
+def _is_short(answers: DnsAnswers) -> bool:
+    """Whether answers are texts, and few enough to be remembered; others are judged each time."""
+    try:
+        texts = (*answers.addresses, *answers.aliases)
+        return len(texts) <= _MOST_HELD_ANSWERS and all(type(text) is str and len(text) <= _LONGEST_SHOWN for text in texts)
+    except Exception:  # noqa: BLE001 - what is no answer at all is for judge_answers to refuse
+        return False
+
+
 class Judge:
     """`judge_url` and `judge_answers` under one policy, with a bounded memory of what passed: judging again is a dictionary look-up.
 
@@ -221,15 +232,18 @@ class Judge:
 
     def url(self, text: str) -> JudgedUrl:
         """As `judge_url`; the serialised URL of an earlier verdict is found at once, too."""
-        known = self._urls.get(text)
+        known = self._urls.get(text) if type(text) is str else None
         if known is not None:
             return known
         judged = judge_url(text, self.policy)
-        self._urls.put(judged.url, judged)
+        if len(judged.url) <= _LONGEST_HELD_URL:
+            self._urls.put(judged.url, judged)
         return judged
 
     def answers(self, answers: DnsAnswers, host: str) -> tuple[EgressAddress, ...]:
         """As `judge_answers`. Verdicts on addresses and aliases do not depend on ``host``, which only errors show."""
+        if not _is_short(answers):
+            return judge_answers(answers, self.policy, host)
         key = (answers.addresses, answers.aliases)
         known = self._answers.get(key)
         if known is not None:
