@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Awaitable
 from typing import Any
 
 from forage.errors import InvalidSnapshotError, SourceRefErrorCode
@@ -62,13 +63,16 @@ def is_refused(given: dict[str, Any]) -> bool:
 
 
 @adapter("snapshots/snapshots.json")
-async def check_snapshot(case: Case) -> str | None:
+def check_snapshot(case: Case) -> str | None | Awaitable[str | None]:
     given = case.plain("snapshot")
     if "error" in case:
         error = case["error"]
         error.plain("message")
         return first(differs("error type", "TypeError", error["type"]), differs("refused", is_refused(given), True))
-    snapshot = snapshot_from(given)
+    return check_durable(case, snapshot_from(given))
+
+
+async def check_durable(case: Case, snapshot: Snapshot) -> str | None:
     record = encode_record(snapshot)
     name = record_name(snapshot)
     store = MemorySnapshotStore()
