@@ -220,7 +220,9 @@ async def test_lost_question_is_asked_again(server: DnsServer) -> None:
     assert (await resolver(server, attempt_seconds=0.05).resolve("a.example")).addresses == (PUBLIC,)
 
 
-@pytest.mark.parametrize("host", ["", ".", "a..example", "é.example", "\ud800", "x" * 64 + ".example", ".".join(["x" * 60] * 5)])
+@pytest.mark.parametrize(
+    "host", ["", ".", "a..example", "a\\.example", "é.example", "\ud800", "x" * 64 + ".example", ".".join(["x" * 60] * 5)]
+)
 async def test_name_that_dns_cannot_carry_is_a_failure_without_a_question(server: DnsServer, host: str) -> None:
     await failure(resolver(server), host)
     assert not server.questions

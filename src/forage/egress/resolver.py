@@ -4,22 +4,17 @@
 `CachingResolver` puts the deadline, the answer cache and the fail-closed boundary around any resolver. Neither judges an answer;
 ``rules`` does, also for answers that come from the cache.
 
-Messages are dnspython's (RFC 1035). The sockets are ours: connected UDP sockets, so that the kernel drops what other senders forge and
-reports a dead server at once; and dnspython's own transports load an HTTP client, where one is installed, which the guard must not.
 The system's resolver is no choice: it cannot be cancelled, and it adds search domains, hosts files and plug-ins.
 """
 
 from __future__ import annotations
 
-import socket
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-import attrs
 import dns.exception
-import dns.flags
 import dns.message
 import dns.name
 import dns.rcode
@@ -28,6 +23,7 @@ import trio
 
 from forage.egress.addresses import parse_address
 from forage.egress.answers import DnsAnswers, Resolver
+from forage.egress.dns_exchange import LookupFailedError, Records, Server, exchange, read_records
 from forage.egress.policy import EgressPolicy
 from forage.errors import EgressCode, EgressError, EgressUnreachableError, InvalidPolicyError
 
@@ -39,28 +35,11 @@ _LARGEST_FILE: Final = 1 << 20
 _MOST_SERVERS: Final = 8
 _ROUNDS: Final = 3
 _PAUSE_SECONDS: Final = 0.1
-_LARGEST_MESSAGE: Final = 65_535
 _MOST_ADDRESSES: Final = 4096
 _HELD_ANSWERS: Final = 1024
 _MOST_HELD_ADDRESSES: Final = 64  # so that no name server fills the cache with thousands for each name
 _TYPES: Final = (dns.rdatatype.A, dns.rdatatype.AAAA)
 _SETTLED: Final = (dns.rcode.NOERROR, dns.rcode.NXDOMAIN)
-
-
-class _LookupFailedError(Exception):
-    """One record type has no usable answer. ``fatal``: the answer itself is wrong, so that the other type's is not trusted either."""
-
-    def __init__(self, why: str, *, fatal: bool = False) -> None:
-        self.fatal = fatal
-        super().__init__(why)
-
-
-@attrs.frozen(kw_only=True)
-class _Records:
-    addresses: tuple[str, ...]
-    aliases: tuple[str, ...]
-    ttl: float
-    server: str
 
 
 class DnsResolver:
@@ -76,7 +55,7 @@ class DnsResolver:
 
     def __init__(
         self,
-        servers: Sequence[str | tuple[str, int]] = (),
+        servers: Sequence[str | Server] = (),
         *,
         hosts_file: Path | None = None,
         attempt_seconds: float = 3.0,
@@ -87,30 +66,27 @@ class DnsResolver:
         self._hosts: dict[str, tuple[str, ...]] | None = None
         self._attempt_seconds = attempt_seconds
         self._resolv_conf = resolv_conf
-        self._read: tuple[tuple[str, int], ...] = ()
+        self._read: tuple[Server, ...] = ()
         self._read_at = float("-inf")
-        self._last_good: tuple[str, int] | None = None
+        self._last_good: Server | None = None
 
     async def resolve(self, host: str) -> DnsAnswers:
         """All addresses of ``host``. Raises `EgressUnreachableError` (DNS_FAILURE). The caller sets the deadline."""
         listed = await self._in_hosts_file(host)
         if listed:
             return DnsAnswers(addresses=listed, ttl=0.0, server="hosts file")
-        try:
-            name = dns.name.from_text(host + ".")
-            if not host.isascii() or name == dns.name.root:
-                raise dns.name.IDNAException
-        except (UnicodeError, dns.exception.DNSException) as exc:
-            raise _failure(host, "not a name that DNS can carry") from exc
+        name = _absolute(host)
+        if name is None:
+            raise _failure(host, "not a name that DNS can carry")
         servers = await self._servers()
         if not servers:
             raise _failure(host, "no name server is configured")
-        parts: dict[dns.rdatatype.RdataType, _Records | _LookupFailedError] = {}
+        parts: dict[dns.rdatatype.RdataType, Records | LookupFailedError] = {}
 
         async def ask(kind: dns.rdatatype.RdataType) -> None:
             try:
                 parts[kind] = await self._ask(name, kind, servers)
-            except _LookupFailedError as exc:
+            except LookupFailedError as exc:
                 parts[kind] = exc
 
         async with trio.open_nursery() as nursery:
@@ -118,7 +94,7 @@ class DnsResolver:
                 nursery.start_soon(ask, kind)
         return _joined(host, [parts[kind] for kind in _TYPES])
 
-    async def _ask(self, name: dns.name.Name, kind: dns.rdatatype.RdataType, servers: Sequence[tuple[str, int]]) -> _Records:
+    async def _ask(self, name: dns.name.Name, kind: dns.rdatatype.RdataType, servers: Sequence[Server]) -> Records:
         why = "no name server answered"
         for number, server in enumerate(self._order(servers)):
             if number and number % len(servers) == 0:
@@ -132,28 +108,26 @@ class DnsResolver:
                 continue
             if response.rcode() in _SETTLED:
                 self._last_good = server
-                return _records(response, server[0])
+                return read_records(response, server[0])
             why = f"the name server answered {dns.rcode.to_text(response.rcode())}"
-        raise _LookupFailedError(why)
+        raise LookupFailedError(why)
 
-    async def _attempt(
-        self, name: dns.name.Name, kind: dns.rdatatype.RdataType, server: tuple[str, int]
-    ) -> dns.message.QueryMessage | None:
+    async def _attempt(self, name: dns.name.Name, kind: dns.rdatatype.RdataType, server: Server) -> dns.message.QueryMessage | None:
         """The answer of one server, None when it takes too long."""
         # A fresh question each time: its random id is what makes a forged answer miss.
         query = dns.message.make_query(name, kind)
         with trio.move_on_after(self._attempt_seconds):
-            return await _exchange(query, server)
+            return await exchange(query, server)
         return None
 
-    def _order(self, servers: Sequence[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+    def _order(self, servers: Sequence[Server]) -> Iterator[Server]:
         """Every server in each round, the one that answered last first."""
         first = servers.index(self._last_good) if self._last_good in servers else 0
         for _ in range(_ROUNDS):
             yield from servers[first:]
             yield from servers[:first]
 
-    async def _servers(self) -> tuple[tuple[str, int], ...]:
+    async def _servers(self) -> tuple[Server, ...]:
         if self._given:
             return self._given
         if trio.current_time() >= self._read_at + _REREAD_SECONDS:
@@ -173,10 +147,19 @@ def _failure(host: str, why: str) -> EgressUnreachableError:
     return EgressUnreachableError(EgressCode.DNS_FAILURE, host, rule="D2", detail=why)
 
 
-def _joined(host: str, parts: Sequence[_Records | _LookupFailedError]) -> DnsAnswers:
+def _absolute(host: str) -> dns.name.Name | None:
+    """The name as a question; no search domain is ever appended. None for text that is not exactly one ASCII name."""
+    try:
+        name = dns.name.from_text(host + ".")
+    except (UnicodeError, dns.exception.DNSException):
+        return None
+    return name if host.isascii() and "\\" not in host and name != dns.name.root else None
+
+
+def _joined(host: str, parts: Sequence[Records | LookupFailedError]) -> DnsAnswers:
     """Both record types as one answer. Where one type fails (old middle boxes drop AAAA) the other's addresses stand."""
-    failed = [part for part in parts if isinstance(part, _LookupFailedError)]
-    found = [part for part in parts if isinstance(part, _Records) and part.addresses]
+    failed = [part for part in parts if isinstance(part, LookupFailedError)]
+    found = [part for part in parts if isinstance(part, Records) and part.addresses]
     for part in failed:
         if part.fatal or not found:
             raise _failure(host, str(part)) from part
@@ -185,76 +168,11 @@ def _joined(host: str, parts: Sequence[_Records | _LookupFailedError]) -> DnsAns
         raise _failure(host, "the name has no address")
     if len(addresses) > _MOST_ADDRESSES:
         raise _failure(host, f"more than {_MOST_ADDRESSES} addresses")
-    aliases = dict.fromkeys(alias for part in parts if isinstance(part, _Records) for alias in part.aliases)
+    aliases = dict.fromkeys(alias for part in parts if isinstance(part, Records) for alias in part.aliases)
     return DnsAnswers(addresses=addresses, ttl=min(part.ttl for part in found), aliases=tuple(aliases), server=found[0].server)
 
 
-def _records(response: dns.message.QueryMessage, server: str) -> _Records:
-    try:
-        chain = response.resolve_chaining()
-    except dns.exception.DNSException as exc:
-        # Loops and chains of more than 16 names, NXDOMAIN beside an answer.
-        raise _LookupFailedError("the answer contradicts itself or its aliases do not end", fatal=True) from exc
-    if response.rcode() == dns.rcode.NXDOMAIN:
-        raise _LookupFailedError("the name does not exist")
-    aliases = tuple(str(rdata.target).removesuffix(".").lower() for rrset in chain.cnames for rdata in rrset)
-    addresses = () if chain.answer is None else tuple(str(rdata.address) for rdata in chain.answer)
-    return _Records(addresses=addresses, aliases=aliases, ttl=float(chain.minimum_ttl), server=server)
-
-
-async def _exchange(query: dns.message.QueryMessage, server: tuple[str, int]) -> dns.message.QueryMessage:
-    response = await _exchange_udp(query, server)
-    if response.flags & dns.flags.TC:
-        response = await _exchange_tcp(query, server)
-    return response
-
-
-def _family(server: tuple[str, int]) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in server[0] else socket.AF_INET
-
-
-async def _exchange_udp(query: dns.message.QueryMessage, server: tuple[str, int]) -> dns.message.QueryMessage:
-    with trio.socket.socket(_family(server), socket.SOCK_DGRAM) as sock:
-        await sock.connect(server)
-        await sock.send(query.to_wire())
-        while True:
-            response = _parsed(query, await sock.recv(_LARGEST_MESSAGE))
-            if response is not None:
-                return response
-
-
-async def _exchange_tcp(query: dns.message.QueryMessage, server: tuple[str, int]) -> dns.message.QueryMessage:
-    with trio.socket.socket(_family(server), socket.SOCK_STREAM) as sock:
-        await sock.connect(server)
-        wire = query.to_wire()
-        await trio.SocketStream(sock).send_all(len(wire).to_bytes(2, "big") + wire)
-        length = int.from_bytes(await _receive_exactly(sock, 2), "big")
-        response = _parsed(query, await _receive_exactly(sock, length))
-    if response is None:
-        raise ConnectionError("the answer does not fit the question")
-    return response
-
-
-async def _receive_exactly(sock: trio.socket.SocketType, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        more = await sock.recv(count - len(data))
-        if not more:
-            raise ConnectionError("closed before the answer was whole")
-        data += more
-    return data
-
-
-def _parsed(query: dns.message.QueryMessage, wire: bytes) -> dns.message.QueryMessage | None:
-    """The message, or None for bytes that are none or that answer another question: another id, name, type or class."""
-    try:
-        response = dns.message.from_wire(wire)
-        return response if isinstance(response, dns.message.QueryMessage) and query.is_response(response) else None
-    except Exception:  # noqa: BLE001 - bytes of a stranger: whatever the parser makes of them, they are no answer
-        return None
-
-
-def _server(entry: str | tuple[str, int]) -> tuple[str, int]:
+def _server(entry: str | Server) -> Server:
     address, port = (entry, 53) if isinstance(entry, str) else entry
     if parse_address(address.partition("%")[0]) is None or not 1 <= port <= 65535:
         raise InvalidPolicyError("servers", 'addresses like "9.9.9.9", each with an optional port', got=entry)
@@ -269,7 +187,7 @@ def _read_text(path: Path) -> str:
         return ""
 
 
-def _nameservers(text: str) -> tuple[tuple[str, int], ...]:
+def _nameservers(text: str) -> tuple[Server, ...]:
     """The ``nameserver`` lines of resolv.conf(5); search, domain and options are left out on purpose."""
     words = (line.split() for line in text.splitlines())
     found = (line[1] for line in words if len(line) >= 2 and line[0] == "nameserver")
