@@ -11,6 +11,11 @@ from forage._lazy import lazy_face
 
 if TYPE_CHECKING:
     from forage.crawler.acquire import page_source_id as page_source_id
+    from forage.crawler.discovery import FetchedDocument as FetchedDocument
+    from forage.crawler.discovery import SitemapFetch as SitemapFetch
+    from forage.crawler.discovery import SitemapFinds as SitemapFinds
+    from forage.crawler.discovery import SitemapWarning as SitemapWarning
+    from forage.crawler.discovery import discover_sitemaps as discover_sitemaps
     from forage.crawler.events import CrawlDone as CrawlDone
     from forage.crawler.events import CrawlEvent as CrawlEvent
     from forage.crawler.events import CrawlWarning as CrawlWarning
@@ -34,21 +39,34 @@ if TYPE_CHECKING:
     from forage.crawler.manifest import row_to_json as row_to_json
     from forage.crawler.policy import CrawlPolicy as CrawlPolicy
     from forage.crawler.policy import Seed as Seed
+    from forage.crawler.sitemaps import SitemapDocument as SitemapDocument
+    from forage.crawler.sitemaps import SitemapKind as SitemapKind
+    from forage.crawler.sitemaps import SitemapUrl as SitemapUrl
+    from forage.crawler.sitemaps import parse_sitemap as parse_sitemap
+    from forage.crawler.soft404 import Answer as Answer
+    from forage.crawler.soft404 import MissingPage as MissingPage
+    from forage.crawler.soft404 import is_soft_404 as is_soft_404
     from forage.crawler.stream import CrawlStream as CrawlStream
     from forage.crawler.stream import crawl as crawl
     from forage.crawler.stream import crawl_stream as crawl_stream
+    from forage.crawler.traps import TrapBudget as TrapBudget
+    from forage.crawler.traps import TrapReason as TrapReason
     from forage.crawler.urls import canonical_url as canonical_url
     from forage.crawler.urls import dedupe_key as dedupe_key
     from forage.crawler.urls import same_host as same_host
 
 _FACES = {
     "acquire": "page_source_id",
+    "discovery": "FetchedDocument SitemapFetch SitemapFinds SitemapWarning discover_sitemaps",
     "events": "CrawlDone CrawlEvent CrawlWarning HostPaused PageCaptured PageFailed UrlSkipped",
     "frontier": "FollowContext",
     "links": "Link PageLinks extract_links",
     "manifest": ("CrawlCounts CrawlManifest HostStatistics ManifestError Page PageFailure PageSkip SitemapCounters SkipReason row_to_json"),
     "policy": "CrawlPolicy Seed",
+    "sitemaps": "SitemapDocument SitemapKind SitemapUrl parse_sitemap",
+    "soft404": "Answer MissingPage is_soft_404",
     "stream": "CrawlStream crawl crawl_stream",
+    "traps": "TrapBudget TrapReason",
     "urls": "canonical_url dedupe_key same_host",
 }
 

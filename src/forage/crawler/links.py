@@ -15,10 +15,11 @@ from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNod
 
 from forage.crawler.hrefs import HrefResolver, resolve_base
 from forage.crawler.outline import MAX_WHOLE, outline
-from forage.crawler.relations import header_links, link_kind, parse_refresh, product_token, says_nofollow, says_nofollow_header
+from forage.crawler.relations import header_links, link_kind, parse_refresh, says_nofollow, says_nofollow_header
 from forage.crawler.sniff import Kind, Markup, read_markup
 from forage.crawler.urls import canonical_url
 from forage.crawler.xhtml import NotWellFormedError, read_elements
+from forage.fetch import product_token
 
 __all__ = ["MAX_LINKS", "Link", "PageLinks", "extract_links", "parse_html"]
 

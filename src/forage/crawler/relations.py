@@ -7,13 +7,12 @@ large search engines document. Works on text only; nothing is resolved here. All
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 __all__ = ["header_links", "link_kind", "parse_refresh", "says_nofollow", "says_nofollow_header"]
 
 _SPACE = " \t\n\f\r"
 _FEED_TYPES = frozenset(["application/rss+xml", "application/atom+xml", "application/rdf+xml", "application/feed+json"])
-_AGENT = re.compile(r"[A-Za-z_-]+")
 
 
 def link_kind(rel: str, media_type: str | None) -> str | None:
@@ -42,23 +41,20 @@ _VALUED = frozenset(["unavailable_after", "max-snippet", "max-image-preview", "m
 
 
 def says_nofollow_header(value: str, agent: str | None) -> bool:
-    """`says_nofollow` for one X-Robots-Tag line; directives behind ``name:`` are for that robot only."""
+    """`says_nofollow` for one X-Robots-Tag line; directives behind ``name:`` are for that robot only.
+
+    ``agent`` is our product token in lower case.
+    """
     ours = True
     for word in value.lower().split(","):
         name, colon, rest = word.partition(":")
         name = name.strip(_SPACE)
         if colon and name not in _VALUED:
-            ours = name in ("robots", "*") or (agent is not None and name == product_token(agent))
+            ours = name in ("robots", "*") or (agent is not None and name == agent)
             word = rest
         if ours and word.strip(_SPACE) in ("nofollow", "none"):
             return True
     return False
-
-
-def product_token(user_agent: str) -> str | None:
-    """The lower-case product token that a User-Agent value starts with."""
-    match = _AGENT.match(user_agent)
-    return None if match is None else match[0].lower()
 
 
 # HTML Standard, "shared declarative refresh steps". The text that follows "url" and "=" in an unquoted or quoted form.
@@ -100,8 +96,3 @@ def header_links(value: str) -> Iterator[tuple[str, dict[str, str]]]:
                 text = _ESCAPED.sub(r"\1", match[2]) if match[2] is not None else match[3] or ""
                 parameters.setdefault(match[1].lower(), text)
         yield target[1], parameters
-
-
-def values_of(headers: Sequence[tuple[str, str]], name: str) -> list[str]:
-    """The values of every line of one header field, in order."""
-    return [value for field, value in headers if field.lower() == name]
