@@ -65,9 +65,7 @@ def _is_seconds(value: object, *, least: float) -> bool:
 
 
 def _is_ssl_context(value: object) -> bool:
-    import ssl
-
-    return isinstance(value, ssl.SSLContext)
+    return callable(getattr(value, "wrap_bio", None))  # by shape, so that judging URLs loads no TLS
 
 
 @attrs.frozen(kw_only=True)
