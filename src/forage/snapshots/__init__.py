@@ -66,6 +66,13 @@ if TYPE_CHECKING:
     from forage.snapshots.text import charset_of as charset_of
     from forage.snapshots.text import decode_text_body as decode_text_body
     from forage.snapshots.text import is_textual as is_textual
+    from forage.snapshots.witness import HeadKind as HeadKind
+    from forage.snapshots.witness import HeadWitness as HeadWitness
+    from forage.snapshots.witness import VerifiedHead as VerifiedHead
+    from forage.snapshots.witness import WitnessOutcome as WitnessOutcome
+    from forage.snapshots.witness import WitnessStore as WitnessStore
+    from forage.snapshots.witness import compare_head_witness as compare_head_witness
+    from forage.snapshots.witness import read_verified_head as read_verified_head
 
 __getattr__, __dir__, __all__ = lazy_face(
     __name__,
@@ -77,6 +84,8 @@ __getattr__, __dir__, __all__ = lazy_face(
         "FindKind": "forage.snapshots.store",
         "FindResult": "forage.snapshots.store",
         "HashBasis": "forage.snapshots.model",
+        "HeadKind": "forage.snapshots.witness",
+        "HeadWitness": "forage.snapshots.witness",
         "Integrity": "forage.snapshots.store",
         "Lookup": "forage.snapshots.reference",
         "MAX_BODY_BYTES": "forage.snapshots.model",
@@ -95,11 +104,15 @@ __getattr__, __dir__, __all__ = lazy_face(
         "Snapshot": "forage.snapshots.model",
         "SnapshotStore": "forage.snapshots.store",
         "SourceRef": "forage.snapshots.reference",
+        "VerifiedHead": "forage.snapshots.witness",
+        "WitnessOutcome": "forage.snapshots.witness",
+        "WitnessStore": "forage.snapshots.witness",
         "body_bytes": "forage.snapshots.model",
         "build_snapshot": "forage.snapshots.model",
         "build_source_ref": "forage.snapshots.reference",
         "canonical_clone": "forage.snapshots.model",
         "charset_of": "forage.snapshots.text",
+        "compare_head_witness": "forage.snapshots.witness",
         "decode_record": "forage.snapshots.records",
         "decode_text_body": "forage.snapshots.text",
         "encode_record": "forage.snapshots.records",
@@ -113,6 +126,7 @@ __getattr__, __dir__, __all__ = lazy_face(
         "lookup_of": "forage.snapshots.reference",
         "parse_source_ref": "forage.snapshots.reference",
         "plan_retention": "forage.snapshots.retention",
+        "read_verified_head": "forage.snapshots.witness",
         "record_name": "forage.snapshots.records",
         "released_record_name": "forage.snapshots.records",
         "rendered_snapshot": "forage.snapshots.model",

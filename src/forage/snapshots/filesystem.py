@@ -9,7 +9,7 @@ Durability: when put returns, the record and its names are synced. Readers take 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -18,13 +18,16 @@ import trio
 
 from forage.errors import InvalidSnapshotError, StoreBusyError
 from forage.snapshots.heads import RememberedHeads
-from forage.snapshots.lock import Writer
 from forage.snapshots.model import Snapshot
+from forage.snapshots.owners import Writer
+from forage.snapshots.pruning import Prune, prune_source
 from forage.snapshots.publication import Put, publish_group
 from forage.snapshots.reading import SourceReader, find_exact, latest, open_source
 from forage.snapshots.records import MAX_HISTORY_FILES, source_directory
 from forage.snapshots.reference import Lookup
-from forage.snapshots.store import FindResult
+from forage.snapshots.retention import validate_prune
+from forage.snapshots.store import FindResult, PruneResult
+from forage.snapshots.witness import HeadWitness, VerifiedHead, WitnessLimits, WitnessOutcome, capture_head, compare_head
 from forage.snapshots.writers import WriteJob, WriterThreads
 
 __all__ = ["FilesystemSnapshotStore"]
@@ -55,7 +58,7 @@ class FilesystemSnapshotStore:
         self._ceiling = max_history_files
         self._lock_wait = lock_wait_seconds
         self._writer = Writer()
-        self._writers: WriterThreads[Put] = WriterThreads(threads=_WRITER_THREADS, most=_GROUP)
+        self._writers: WriterThreads[Put | Prune] = WriterThreads(threads=_WRITER_THREADS, most=_GROUP)
         self._readers = trio.CapacityLimiter(_READER_THREADS)
         self._heads = RememberedHeads()
 
@@ -80,20 +83,35 @@ class FilesystemSnapshotStore:
         place of a file. Whatever is raised, no half-written record is visible. A cancel during the writing waits for its end.
         """
         _check_type(snapshot)
-        put = Put(snapshot)
-        job = partial(WriteJob, source_directory(snapshot.source_id), put, self._publish)
-        await self._until_free(lambda: self._writers.submit(job()), lambda: put.busy)
-        if put.error is not None:
-            raise put.error
+        await self._write(snapshot.source_id, Put(snapshot), self._publish, alone=False)
 
-    def _publish(self, puts: Sequence[Put]) -> None:
-        publish_group(self._root, puts, self._ceiling, self._writer)
+    async def prune(self, source_id: str, *, keep_last: int, keep: Sequence[Lookup] = ()) -> PruneResult:
+        """Remove all but the head, the newest ``keep_last``, and what ``keep`` names; clear what interrupted writers left.
 
-    async def _until_free(self, attempt: Callable[[], Awaitable[None]], busy: Callable[[], bool]) -> None:
+        InvalidSnapshotError: the request is wrong, and nothing was looked at. SnapshotCorruptError: a record is damaged, and none was
+        removed. StoreBusyError and SnapshotStoreError as for `put`. A cancel during the pruning waits for its end.
+        """
+        validate_prune(source_id, keep_last, keep)
+        prune = Prune(source_id, keep_last, tuple(keep))
+        await self._write(source_id, prune, self._prune, alone=True)
+        return prune.result
+
+    def _publish(self, puts: Sequence[Put | Prune]) -> None:
+        publish_group(self._root, [put for put in puts if isinstance(put, Put)], self._ceiling, self._writer)
+
+    def _prune(self, prunes: Sequence[Put | Prune]) -> None:
+        for prune in prunes:
+            if isinstance(prune, Prune):
+                prune_source(self._root, prune, self._ceiling, self._writer)
+
+    async def _write(self, source_id: str, item: Put | Prune, run: Callable[[Sequence[Put | Prune]], None], *, alone: bool) -> None:
+        """Hand ``item`` to the writer threads, again while another program holds the source's lock."""
         pause, deadline = _FIRST_PAUSE, None
         while True:
-            await attempt()
-            if not busy():
+            await self._writers.submit(WriteJob(source_directory(source_id), item, run, alone))
+            if item.error is not None:
+                raise item.error
+            if not item.busy:
                 return
             # Only time in which another program holds the lock counts, not that of our own queue.
             now = trio.current_time()
@@ -121,6 +139,32 @@ class FilesystemSnapshotStore:
     async def find_exact(self, lookup: Lookup) -> FindResult:
         """The snapshot with exactly these fields, without a scan. InvalidSnapshotError for fields that no snapshot has."""
         return await self._in_thread(find_exact, self._root, lookup, self._ceiling)
+
+    # --- head witness
+
+    async def read_verified_head(
+        self,
+        source_id: str,
+        *,
+        max_entries: int | None = None,
+        max_index_bytes: int | None = None,
+        max_verified_body_bytes: int | None = None,
+    ) -> VerifiedHead:
+        """The verified newest snapshot of a source, with a witness of the state in which it was that. Answers in kinds; raises nothing."""
+        limits = WitnessLimits(max_entries=max_entries, max_index_bytes=max_index_bytes, max_verified_body_bytes=max_verified_body_bytes)
+        return await self._in_thread(capture_head, self._root, source_id, self._ceiling, limits)
+
+    async def compare_head_witness(
+        self,
+        witness: HeadWitness | Mapping[str, object],
+        *,
+        max_entries: int | None = None,
+        max_index_bytes: int | None = None,
+        max_verified_body_bytes: int | None = None,
+    ) -> WitnessOutcome:
+        """Whether nothing has changed since the witness was made. Takes its exchange form too; reads no record and raises nothing."""
+        limits = WitnessLimits(max_entries=max_entries, max_index_bytes=max_index_bytes, max_verified_body_bytes=max_verified_body_bytes)
+        return await self._in_thread(compare_head, self._root, witness, self._ceiling, limits)
 
     def _from_source(self, source_id: str, read: Callable[[SourceReader], T], nothing: T) -> T:
         source = open_source(self._root, source_id)

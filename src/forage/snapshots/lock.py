@@ -1,6 +1,6 @@
 """``source.lock``: one writer at a time for each source directory, on one machine or a shared disk.
 
-Owns the lock file's text, who holds it, when it is stale, and how a stale one is broken without breaking a live one. It does not wait:
+Owns the lock file, when it is stale, and how a stale one is broken without breaking a live one. It does not wait:
 `try_lock` answers at once, and the store asks again. Readers never look at the lock. Limits: staleness by age compares the file's time
 with this machine's clock, so clocks of machines that share a disk must agree to well within a minute; a writer that stands still for
 longer than `STALE_SECONDS` between two steps may lose its lock, and notices at its next step (`SourceLock.refresh`). Format:
@@ -13,18 +13,15 @@ import contextlib
 import errno
 import os
 import stat
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from uuid import uuid4
 
 import attrs
 
-from forage._codec import JsonError, dump_compact, load_json
 from forage._files import FileReadError, OpenDirectory, read_regular, write_all
 from forage.errors import StoreBusyError
-from forage.snapshots.javascript import js_integer
+from forage.snapshots.owners import LockOwner, Writer, is_running, process_start
 
 __all__ = [
     "BREAK_NAME",
@@ -32,14 +29,11 @@ __all__ = [
     "REFRESH_SECONDS",
     "STALE_SECONDS",
     "LockFile",
-    "LockOwner",
     "SourceLock",
-    "Writer",
     "break_stale",
+    "clear_stale_marker",
     "is_stale",
     "look_at",
-    "process_start",
-    "this_machine",
     "try_lock",
 ]
 
@@ -51,103 +45,6 @@ _MAX_LOCK_BYTES = 4096
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # How kernels and file systems say that they have no nameless files, or that /proc is not there to link them from.
 _NO_NAMELESS_FILES = frozenset([errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT, errno.EPERM, errno.EXDEV, errno.ENOSYS])
-
-
-# --- who holds it
-
-
-def this_machine() -> str | None:
-    """Host, boot and process-id namespace (Linux), or host alone; None when it cannot be read.
-
-    A process id means something only within these three, so an owner elsewhere is never judged by its process.
-    """
-    try:
-        host = os.uname().nodename
-        if not sys.platform.startswith("linux"):
-            return f"host:{host}"
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-        return f"host:{host}|boot:{boot}|{Path('/proc/self/ns/pid').readlink()}"
-    except (OSError, ValueError):
-        return None
-
-
-def process_start(pid: int) -> str | None:
-    """When the process started, in the form of the lock file; None when unknown. Tells a reused process id from its former owner."""
-    try:
-        if not sys.platform.startswith("linux"):
-            return _start_by_ps(pid)
-        # The second field is the command in brackets, which may itself hold blanks and brackets.
-        line = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
-        return f"linux-starttime:{line[line.rindex(')') + 1 :].split()[19]}"
-    except (OSError, ValueError, IndexError):
-        return None
-
-
-def _start_by_ps(pid: int) -> str | None:
-    import subprocess
-
-    environment = {**os.environ, "TZ": "UTC", "LC_ALL": "C"}
-    command = ["ps", "-o", "lstart=", "-p", str(pid)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=10, check=False)  # noqa: S603
-    text = " ".join(done.stdout.split())
-    return f"ps-lstart:{text}" if done.returncode == 0 and text else None
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):  # a process of another user, or no process id of this system: not proof of death
-        return True
-    return True
-
-
-@attrs.frozen(kw_only=True)
-class LockOwner:
-    """What a lock file says of the writer that made it."""
-
-    machine: str | None
-    pid: int
-    start: str | None
-    token: str
-
-    @classmethod
-    def parse(cls, text: str) -> LockOwner | None:
-        """The owner in a lock file's text, None when it is none."""
-        try:
-            value = load_json(text)
-        except JsonError:
-            return None
-        if not isinstance(value, dict) or "machine" not in value or "start" not in value:
-            return None
-        machine, start, token, pid = value["machine"], value["start"], value.get("token"), js_integer(value.get("pid"))
-        if not isinstance(machine, str | None) or not isinstance(start, str | None) or not isinstance(token, str) or pid is None:
-            return None
-        return cls(machine=machine, pid=pid, start=start, token=token)
-
-    def text(self) -> str:
-        """The content of the lock file."""
-        return dump_compact({"machine": self.machine, "pid": self.pid, "start": self.start, "token": self.token})
-
-
-class Writer:
-    """This process as a lock owner; what does not change is read once (and again after a fork)."""
-
-    def __init__(self) -> None:
-        self._known: LockOwner | None = None
-
-    @property
-    def machine(self) -> str | None:
-        """Where this process runs, None when that cannot be read."""
-        return self.owner().machine
-
-    def owner(self) -> LockOwner:
-        """This process, with a token that no other lock has."""
-        pid = os.getpid()
-        if self._known is None or self._known.pid != pid:
-            self._known = LockOwner(machine=this_machine(), pid=pid, start=process_start(pid), token="")
-        return attrs.evolve(self._known, token=str(uuid4()))
 
 
 # --- what is there, and is it stale
@@ -202,7 +99,7 @@ def is_stale(lock: LockFile, machine: str | None, *, now: float | None = None) -
     owner = lock.owner
     if owner is None or owner.machine is None or owner.machine != machine:
         return False
-    if not _is_running(owner.pid):
+    if not is_running(owner.pid):
         return True
     if owner.start is None:
         return False
@@ -272,6 +169,13 @@ def _remove_if_unchanged(directory: OpenDirectory, name: str, judged: LockFile) 
     return same
 
 
+def clear_stale_marker(directory: OpenDirectory, machine: str | None) -> None:
+    """Remove the marker of a breaker that died."""
+    marker = look_at(directory, BREAK_NAME)
+    if marker is not None and is_stale(marker, machine):
+        _remove_if_unchanged(directory, BREAK_NAME, marker)
+
+
 def break_stale(directory: OpenDirectory, writer: Writer) -> LockFile | None:
     """Remove a stale lock and return it; None when there was none to remove, or another process is at it.
 
@@ -281,9 +185,7 @@ def break_stale(directory: OpenDirectory, writer: Writer) -> LockFile | None:
     ours = writer.owner()
     facts = _create(directory, BREAK_NAME, ours.text())
     if facts is None:
-        marker = look_at(directory, BREAK_NAME)
-        if marker is not None and is_stale(marker, machine):
-            _remove_if_unchanged(directory, BREAK_NAME, marker)
+        clear_stale_marker(directory, machine)
         return None
     try:
         lock = look_at(directory, LOCK_NAME)

@@ -11,44 +11,31 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import attrs
 
-from forage._files import OpenDirectory, Temporary, make_directory, open_or_make, temporary_owner
-from forage.errors import (
-    HistoryFullError,
-    InvalidSnapshotError,
-    SnapshotStoreError,
-    StoreErrorCode,
-    StoreErrorReason,
-)
-from forage.snapshots.lock import SourceLock, Writer, try_lock
+from forage._files import OpenDirectory, Temporary, open_or_make, temporary_owner
+from forage.errors import HistoryFullError, InvalidSnapshotError, SnapshotStoreError, StoreErrorCode, StoreErrorReason
+from forage.snapshots.indexes import SourceIndexes, make_and_open
+from forage.snapshots.lock import SourceLock, try_lock
 from forage.snapshots.model import Snapshot
-from forage.snapshots.reading import CAPACITY, IDENTITY, SourceReader, corrupt, open_real, read_error, record_names
-from forage.snapshots.records import (
-    parse_index_entry,
-    record_name,
-    record_slices,
-    released_record_name,
-    source_directory,
-)
+from forage.snapshots.owners import Writer
+from forage.snapshots.reading import CAPACITY, IDENTITY, SourceReader, open_real, record_names
+from forage.snapshots.records import record_name, record_slices, released_record_name, source_directory
 from forage.snapshots.reference import identity_digest
-from forage.snapshots.slots import CEILING_FILE, INITIALIZED_FILE, CapacityIndex, read_entry, slot_file
+from forage.snapshots.slots import slot_file
+from forage.snapshots.staging import Staging
 
 __all__ = ["Put", "publish_group", "write_error"]
-
-# Temporaries that are written and not yet synced, each with an open file.
-_MOST_UNSYNCED = 32
 
 
 def write_error(exc: OSError) -> SnapshotStoreError:
     """The public error of a system call that failed while writing; names the cause, no path."""
     cause = os.strerror(exc.errno) if exc.errno else type(exc).__name__
-    return SnapshotStoreError(
-        StoreErrorCode.SNAPSHOT_STORE_ERROR, StoreErrorReason.WRITE_FAILED, f"the store could not be written: {cause}"
-    )
+    message = f"the store could not be written: {cause}"
+    return SnapshotStoreError(StoreErrorCode.SNAPSHOT_STORE_ERROR, StoreErrorReason.WRITE_FAILED, message)
 
 
 @attrs.define(eq=False)
@@ -64,10 +51,16 @@ class Put:
     name: str = ""
     parts: tuple[bytes, ...] = ()
     slot: int | None = None
+    """A slot that has its name while the record has not."""
 
     @property
     def is_open(self) -> bool:
+        """Nothing is decided yet."""
         return self.error is None and not self.busy
+
+    def hold_slot(self, number: int | None) -> None:
+        """The slot got its name; until the record does, it has to go if anything fails."""
+        self.slot = number
 
 
 class _SourcePublication:
@@ -80,15 +73,12 @@ class _SourcePublication:
         self._ceiling = ceiling
         self._writer = writer
         self._made = False
-        self._lock: SourceLock | None = None
-        self._temporaries: list[Temporary] = []
-        self._unsynced: list[Temporary] = []
-        self._links: list[tuple[Put | None, Callable[[], None]]] = []
         self._over = False
+        self._lock: SourceLock | None = None
+        self._staging: Staging[Put] = Staging()
         self._directories = contextlib.ExitStack()
         self._source: OpenDirectory
-        self._capacity: OpenDirectory
-        self._identity: OpenDirectory | None = None
+        self._indexes: SourceIndexes[Put]
 
     # --- phases, in order
 
@@ -102,14 +92,12 @@ class _SourcePublication:
             phase()
         except OSError as exc:
             self._fail(write_error(exc))
-        except Exception as exc:  # noqa: BLE001 - handed to every caller that waits for this group
+        except Exception as exc:  # noqa: BLE001 - handed to every caller that waits for this source
             self._fail(exc)
 
     def prepare(self) -> None:
         """Make the directory and the bytes. The directory comes first: it is there even when the snapshot is refused."""
-        name = source_directory(self._source_id)
-        self._made = make_directory(self._root, name)
-        self._source = self._open(name, self._root)
+        self._source, self._made = make_and_open(source_directory(self._source_id), self._root, self._directories)
         for put in self._puts:
             with self._failing(put):
                 put.name = record_name(put.snapshot)
@@ -128,49 +116,38 @@ class _SourcePublication:
 
     def write(self) -> None:
         """Decide on all files and write them as temporaries."""
-        make_directory(self._source, CAPACITY)
-        self._capacity = self._open(CAPACITY, self._source)
-        index = CapacityIndex(self._capacity, self._ceiling)
-        self._plan_index(index)
+        self._indexes = SourceIndexes(self._source, self._ceiling, self._staging, self._directories)
+        self._indexes.plan_ceiling()
+        if not self._indexes.slots.is_initialized():
+            self._plan_initialization()
         first: dict[str, Put] = {}
         for put in self._puts:
-            if not put.is_open:
-                continue
-            with self._failing(put):
-                if put.name in first:
-                    self._links.append((put, _same_outcome(put, first[put.name])))
-                else:
-                    first[put.name] = put
-                    self._plan_put(put, index)
+            if put.is_open:
+                with self._failing(put):
+                    other = first.setdefault(put.name, put)
+                    if other is put:
+                        self._plan_put(put)
+                    else:
+                        self._staging.then(put, _same_outcome(put, other))
 
     def sync_files(self) -> None:
         """Make all contents durable, before any of them gets its name."""
-        while self._unsynced:
-            self._unsynced.pop().sync()
+        self._staging.sync()
 
     def link(self) -> None:
         """Give the contents their names, in order."""
-        for put, step in self._links:
-            if put is None:
-                step()
-            elif put.is_open:
-                with self._failing(put):
-                    step()
+        self._staging.run_steps(self._run_step)
 
     def sync_directories(self) -> None:
         """Make the names durable."""
-        self._capacity.sync()
-        if self._identity is not None:
-            self._identity.sync()
+        self._indexes.sync()
         self._source.sync()
         if self._made:
             self._root.sync()
 
     def close(self) -> None:
-        """Remove the temporaries and the lock. What cannot be removed any more is left for the next writer; nothing depends on it."""
-        for temporary in self._temporaries:
-            with contextlib.suppress(OSError):
-                temporary.discard()
+        """Remove the temporaries and the lock. A lock that cannot be removed any more goes stale."""
+        self._staging.discard()
         if self._lock is not None:
             with contextlib.suppress(OSError):
                 self._lock.release()
@@ -196,8 +173,12 @@ class _SourcePublication:
         if put.error is not None and put.slot is not None:
             # The record did not get its name: its slot must not count.
             with contextlib.suppress(OSError):
-                self._capacity.unlink(slot_file(put.slot))
-            put.slot = None
+                self._indexes.capacity.unlink(slot_file(put.slot))
+
+    def _run_step(self, put: Put, step: Callable[[], None]) -> None:
+        if put.is_open:
+            with self._failing(put):
+                step()
 
     def _clear_temporaries_of(self, pid: int) -> None:
         """What the writer left whose lock was broken. Others may be at work without a lock (0.7.0), so only its own are removed."""
@@ -213,30 +194,7 @@ class _SourcePublication:
 
     # --- planning
 
-    def _open(self, name: str, parent: OpenDirectory) -> OpenDirectory:
-        found = open_real(name, inside=parent)
-        if found is None:
-            raise read_error(StoreErrorReason.READ_RACED)
-        return self._directories.enter_context(found)
-
-    def _stage(self, directory: OpenDirectory, name: str, parts: Iterable[bytes]) -> Temporary:
-        if len(self._unsynced) >= _MOST_UNSYNCED:
-            self.sync_files()
-        temporary = Temporary(directory, name, parts, start_writing=True)
-        self._temporaries.append(temporary)
-        self._unsynced.append(temporary)
-        return temporary
-
-    def _stage_index(self, directory: OpenDirectory, name: str, text: str) -> Temporary:
-        return self._stage(directory, name, (text.encode(),))
-
-    def _plan_index(self, index: CapacityIndex) -> None:
-        """The ceiling and, for records older than the index, their slots."""
-        if not index.ceiling_is_published():
-            ceiling = self._stage_index(self._capacity, CEILING_FILE, str(self._ceiling))
-            self._links.append((None, lambda: self._link_ceiling(ceiling, index)))
-        if index.is_initialized():
-            return
+    def _plan_initialization(self) -> None:
         try:
             names = record_names(self._source, self._ceiling)
         except SnapshotStoreError as exc:
@@ -244,74 +202,31 @@ class _SourcePublication:
                 raise
             for put in self._puts:
                 put.error = put.error or HistoryFullError(self._ceiling)
-            return
-        for name in names:
-            self._plan_slot(None, name, index)
-        mark = self._stage_index(self._capacity, INITIALIZED_FILE, "1")
-        self._links.append((None, lambda: self._link(mark, INITIALIZED_FILE)))
+        else:
+            self._indexes.plan_initialization(names)
 
-    @staticmethod
-    def _link(temporary: Temporary, name: str) -> None:
-        temporary.link(name)  # a taken name is fine: somebody said the same
-
-    @staticmethod
-    def _link_ceiling(temporary: Temporary, index: CapacityIndex) -> None:
-        if not temporary.link(CEILING_FILE):
-            index.ceiling_is_published()
-
-    def _plan_slot(self, put: Put | None, name: str, index: CapacityIndex) -> None:
-        number = index.reserve(name)
-        if number is not None:
-            slot = self._stage_index(self._capacity, slot_file(number), name)
-            self._links.append((put, lambda: self._link_slot(put, slot, number, name, index)))
-
-    @staticmethod
-    def _link_slot(put: Put | None, slot: Temporary, number: int, name: str, index: CapacityIndex) -> None:
-        wanted: int | None = number
-        while wanted is not None and not slot.link(slot_file(wanted)):
-            wanted = index.reserve_again(name, wanted)
-        if put is not None:
-            put.slot = wanted
-
-    def _plan_put(self, put: Put, index: CapacityIndex) -> None:
+    def _plan_put(self, put: Put) -> None:
+        identity = identity_digest(put.snapshot)
         if self._source.exists(put.name):
-            self._links.append((put, lambda: self._check_existing(put)))
-            self._plan_identity(put)
+            self._staging.then(put, lambda: self._check_existing(put))
+        elif (twin := self._released_twin(put)) is not None:
+            self._plan_rename(put, twin, identity)
             return
-        twin = self._released_twin(put)
-        if twin is not None:
-            self._plan_rename(put, twin, index)
-            return
-        self._plan_slot(put, put.name, index)
-        record = self._stage(self._source, put.name, put.parts)
-        self._links.append((put, lambda: self._link_record(put, record)))
-        self._plan_identity(put)
+        else:
+            self._indexes.plan_slot(put.name, put, put.hold_slot)
+            record = self._staging.write(self._source, put.name, put.parts)
+            self._staging.then(put, lambda: self._link_record(put, record))
+        self._indexes.plan_identity(identity, put.name, put)
 
     def _link_record(self, put: Put, record: Temporary) -> None:
         taken = not record.link(put.name)
-        put.slot = None  # from here on the slot belongs to a record
+        put.slot = None  # from here on the slot is a record's
         if taken:
             self._check_existing(put)
 
     def _check_existing(self, put: Put) -> None:
-        """A record is there under this name. Its name holds its digest, so a verified one is the snapshot that is put."""
+        """A record is there under this name. The name holds the digest, so a verified one is the snapshot that is put."""
         SourceReader(self._source, self._source_id, self._ceiling).read_listed(put.name)
-
-    def _plan_identity(self, put: Put) -> None:
-        if self._identity is None:
-            make_directory(self._source, IDENTITY)
-            self._identity = self._open(IDENTITY, self._source)
-        identity, name = self._identity, f"{identity_digest(put.snapshot)}.txt"
-        entry = None if identity.exists(name) else self._stage_index(identity, name, put.name)
-        self._links.append((put, lambda: self._link_identity(identity, entry, name)))
-
-    @staticmethod
-    def _link_identity(identity: OpenDirectory, entry: Temporary | None, name: str) -> None:
-        if entry is not None and entry.link(name):
-            return
-        # The first entry of an identity stays, whatever envelope it names.
-        if parse_index_entry(read_entry(identity, name) or "") is None:
-            raise corrupt(StoreErrorReason.INVALID_IDENTITY_INDEX, "an identity entry names no record")
 
     # --- records of the 0.3 generation
 
@@ -326,17 +241,21 @@ class _SourcePublication:
         except (SnapshotStoreError, InvalidSnapshotError):
             return None
 
-    def _plan_rename(self, put: Put, twin: str, index: CapacityIndex) -> None:
-        """Rename the 0.3 record instead of adding one. First the identity entry, so that old references are never answered "missing"."""
-        self._plan_identity(put)
-        number = index.slot_of(twin)
+    def _plan_rename(self, put: Put, twin: str, identity: str) -> None:
+        """Rename the 0.3 record instead of adding one, so that a full source takes it.
+
+        The identity entry comes first: old references are never answered "missing" in between.
+        """
+        self._indexes.plan_identity(identity, put.name, put)
+        slots, capacity = self._indexes.slots, self._indexes.capacity
+        number = slots.slot_of(twin)
         if number is None:
-            self._plan_slot(put, put.name, index)
-        self._links.append((put, lambda: self._rename(put, twin)))
+            self._indexes.plan_slot(put.name, put, put.hold_slot)
+        self._staging.then(put, lambda: self._rename(put, twin))
         if number is not None:
-            index.give(number, put.name)
-            slot = self._stage_index(self._capacity, slot_file(number), put.name)
-            self._links.append((put, lambda: slot.replace(slot_file(number))))
+            slots.give(number, put.name)
+            slot = self._staging.write_text(capacity, slot_file(number), put.name)
+            self._staging.then(put, lambda: slot.replace(slot_file(number)))
 
     def _rename(self, put: Put, twin: str) -> None:
         os.rename(twin, put.name, src_dir_fd=self._source.fd, dst_dir_fd=self._source.fd)
@@ -350,29 +269,32 @@ def _same_outcome(put: Put, other: Put) -> Callable[[], None]:
     return take
 
 
+_PHASES = (
+    _SourcePublication.prepare,
+    _SourcePublication.lock,
+    _SourcePublication.write,
+    _SourcePublication.sync_files,
+    _SourcePublication.link,
+    _SourcePublication.sync_directories,
+)
+
+
 def publish_group(root: Path, puts: Sequence[Put], ceiling: int, writer: Writer) -> None:
-    """Publish all puts durably, or say of each why not. Raises nothing: outcomes are in the puts."""
+    """Publish all puts durably, or say of each why not; raises nothing."""
+    sources: dict[str, list[Put]] = {}
+    for put in puts:
+        put.busy = False
+        sources.setdefault(put.snapshot.source_id, []).append(put)
     try:
         directory = open_or_make(root)
     except OSError as exc:
         for put in puts:
             put.error = write_error(exc)
         return
-    sources: dict[str, list[Put]] = {}
-    for put in puts:
-        put.busy = False
-        sources.setdefault(put.snapshot.source_id, []).append(put)
     with directory:
         publications = [_SourcePublication(directory, source_id, members, ceiling, writer) for source_id, members in sources.items()]
         try:
-            for phase in (
-                _SourcePublication.prepare,
-                _SourcePublication.lock,
-                _SourcePublication.write,
-                _SourcePublication.sync_files,
-                _SourcePublication.link,
-                _SourcePublication.sync_directories,
-            ):
+            for phase in _PHASES:
                 for publication in publications:
                     publication.attempt(phase.__get__(publication))
         finally:

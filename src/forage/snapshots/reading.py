@@ -11,11 +11,11 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from forage._codec import utf16_key
+from forage._codec import units, utf16_key
 from forage._files import FileFault, FileReadError, OpenDirectory, read_regular
 from forage.errors import SnapshotCorruptError, SnapshotStoreError, StoreErrorCode, StoreErrorReason
 from forage.snapshots.heads import RememberedHeads
-from forage.snapshots.model import Snapshot
+from forage.snapshots.model import MAX_SOURCE_ID_UNITS, Snapshot
 from forage.snapshots.records import (
     MAX_INDEX_ENTRY_BYTES,
     MAX_RECORD_BYTES,
@@ -126,6 +126,7 @@ class SourceReader:
         self._source_id = source_id
         self._ceiling = ceiling
         self._between = between
+        self._released = units(source_id) > MAX_SOURCE_ID_UNITS
 
     def names(self) -> list[str]:
         """Names of all records."""
@@ -154,16 +155,23 @@ class SourceReader:
         for name in self.names():
             yield name, self.read_listed(name)
 
+    def digest(self, snapshot: Snapshot) -> str:
+        """The digest of a record of a history. InvalidSnapshotError for one whose URL or time is beyond today's limits.
+
+        Such 0.3 records resolve by their references alone. A source whose own id is beyond the limit holds no others, and is let through.
+        """
+        return snapshot_digest(snapshot, released_identity=self._released)
+
     def history(self) -> tuple[Snapshot, ...]:
         """Every snapshot once, newest first."""
-        distinct = {snapshot_digest(snapshot): snapshot for _, snapshot in self.records()}
+        distinct = {self.digest(snapshot): snapshot for _, snapshot in self.records()}
         return tuple(sorted(distinct.values(), key=newest_first, reverse=True))
 
     def newest(self, prefix: str = "") -> Snapshot | None:
         """The newest whose body hash starts with ``prefix``; all are verified, one is kept in memory."""
         best: Snapshot | None = None
         for _, snapshot in self.records():
-            snapshot_digest(snapshot)  # a record that can have no digest fails the history
+            self.digest(snapshot)  # a record that can have none fails the history
             if snapshot.body_hash.startswith(prefix) and (best is None or newest_first(snapshot) > newest_first(best)):
                 best = snapshot
         return best

@@ -57,6 +57,9 @@ _NOT_IN_SOURCE = re.compile(r"[^A-Za-z0-9._-]+")
 _NOT_IN_TIME = re.compile(r"[^0-9A-Za-z._-]")
 _NAME_CUT = 80
 
+_LAST_MEMBER = b',\n  "bodyBase64": "'
+_END = b'"\n}'
+
 # Divisible by 3, so that the base64 of slices may be joined.
 _SLICE = 192 * 1024
 
@@ -198,15 +201,9 @@ def decode_record(data: bytes, *, name: str) -> Snapshot:
     Raises SnapshotCorruptError (malformed-record or invalid-record). The caller has bounded ``data``; whether the record belongs to
     its place is for `verify_record`.
     """
-    try:
-        members = load_json(data.decode("utf-8", "replace"))
-    except JsonError as exc:
-        raise _malformed() from exc
-    if not isinstance(members, dict):
-        raise _invalid()
-    encoded = members.pop("bodyBase64", None)
-    if isinstance(encoded, str):
-        members = _with_bytes(members, _canonical_base64(encoded))
+    members, body = _parsed(data)
+    if body is not None:
+        members = _with_bytes(members, body)
     try:
         snapshot = snapshot_of_members(members)
         validate_snapshot(snapshot, released_identity=RELEASED_RECORD.fullmatch(name) is not None)
@@ -228,15 +225,60 @@ def verify_record(data: bytes, *, name: str, source_id: str) -> Snapshot:
     return snapshot
 
 
-def _canonical_base64(text: str) -> bytes:
-    """Full groups, right padding, no white space, and zero spare bits: what one encoder writes, so that records cannot vary unseen."""
+def _parsed(data: bytes) -> tuple[dict[str, Any], bytes | None]:
+    """The members of a record without its base64, and the bytes that this stands for.
+
+    Records end in their base64 as a rule. It is cut off before the rest is read as JSON: nothing then walks over megabytes in one
+    go. The cut is sound because a comma and white space before the member's name put it outside any string, and because base64 has no
+    character that would end one; where base64 fails, the whole is read as JSON, which may spell it with escapes.
+    """
+    cut = data.rfind(_LAST_MEMBER) + len(_LAST_MEMBER)
+    if cut >= len(_LAST_MEMBER) and data.endswith(_END):
+        try:
+            body = _canonical_base64(memoryview(data)[cut : -len(_END)])
+        except ValueError:
+            pass
+        else:
+            members = _members(data[:cut] + _END)
+            members.pop("bodyBase64")
+            return members, body
+    members = _members(data)
+    encoded = members.pop("bodyBase64", None)
+    if not isinstance(encoded, str):
+        return members, None
     try:
-        data = binascii.a2b_base64(text, strict_mode=True)
+        return members, _canonical_base64(memoryview(encoded.encode("ascii")))
     except ValueError as exc:
         raise _malformed() from exc
-    if len(text) != (len(data) + 2) // 3 * 4 or base64.b64encode(data[len(data) // 3 * 3 :]).decode() != text[len(data) // 3 * 4 :]:
-        raise _malformed()
-    return data
+
+
+def _members(data: bytes) -> dict[str, Any]:
+    try:
+        members = load_json(data.decode("utf-8", "replace"))
+    except JsonError as exc:
+        raise _malformed() from exc
+    if not isinstance(members, dict):
+        raise _invalid()
+    return members
+
+
+def _canonical_base64(text: memoryview) -> bytes:
+    """Full groups, right padding, no white space, and zero spare bits: what one encoder writes, so that records cannot vary unseen.
+
+    Raises ValueError for anything else. Decoded in pieces, as it is encoded.
+    """
+    pieces = []
+    for start in range(0, len(text), _SLICE // 3 * 4):
+        encoded = text[start : start + _SLICE // 3 * 4]
+        piece = binascii.a2b_base64(encoded, strict_mode=True)
+        # Padding inside, or spare bits: the last group written again shows both.
+        whole = len(encoded) // 4 * 3
+        if len(encoded) % 4 or len(piece) < whole - 2 or (len(piece) < whole and start + len(encoded) < len(text)):
+            raise ValueError("not canonical base64")
+        if len(piece) < whole and base64.b64encode(piece[whole - 3 :]) != encoded[-4:]:
+            raise ValueError("not canonical base64")
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 def _with_bytes(members: dict[str, Any], data: bytes) -> dict[str, Any]:

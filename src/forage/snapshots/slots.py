@@ -100,8 +100,14 @@ class CapacityIndex:
         return self.reserve(name)
 
     def slot_of(self, name: str) -> int | None:
-        """The slot that a record has, as far as the search would find it."""
-        return next((number for number, text in self._probe(name) if text == name), None)
+        """The slot that a record has; found by search, or by looking at all: a slot freed on the way ends a search."""
+        found = next((number for number, text in self._probe(name) if text == name), None)
+        if found is not None:
+            return found
+        planned = self._texts
+        every = self.slots()
+        self._texts = {**every, **planned}
+        return next((number for number, text in every.items() if text == name), None)
 
     def slots(self) -> dict[int, str]:
         """All slots by number, texts untrimmed. SnapshotStoreError (read-limit) when there are more than the ceiling allows."""
