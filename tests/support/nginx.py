@@ -8,6 +8,7 @@ port cannot be lost to another process, and a client that comes early waits in t
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -76,8 +77,9 @@ def find_nginx() -> Path | None:
 
 def find_python_docs() -> Path | None:
     """The newest tree of HTML of Debian's package python3-doc."""
-    roots = [index.parent for index in Path("/usr/share/doc").glob("python3.*/html/index.html")]
-    return max(roots, key=lambda root: int(root.parent.name.partition(".")[2])).resolve() if roots else None
+    indexes = Path("/usr/share/doc").glob("python3.*/html/index.html")
+    roots = {int(found[1]): index.parent for index in indexes if (found := re.fullmatch(r"python3\.(\d+)", index.parent.parent.name))}
+    return roots[max(roots)].resolve() if roots else None
 
 
 @asynccontextmanager

@@ -42,18 +42,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     run = import_module(f"forage.cli.{args.command}").run
     try:
         return int(trio.run(functools.partial(run, args, sys.stdout, sys.stderr)))
-    except InvalidPolicyError as exc:
-        print(f"forage {args.command}: {exc}", file=sys.stderr)
-        return 2
-    except EgressError as exc:
-        print(f"forage {args.command}: {exc}", file=sys.stderr)
-        return 5
-    except ForageError as exc:
-        print(f"forage {args.command}: {exc}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
+    except _FORESEEN as exc:
+        return _explain(args.command, exc)
+    except BaseExceptionGroup as group:
+        # What ends a nursery arrives in a group. It is told like a single one, unless something unforeseen is among its members.
+        foreseen, others = group.split(_FORESEEN)
+        if foreseen is None or others is not None:
+            raise
+        return _explain(args.command, _first(foreseen))
+
+
+_FORESEEN = (ForageError, KeyboardInterrupt, BrokenPipeError)
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    member = group.exceptions[0]
+    return _first(member) if isinstance(member, BaseExceptionGroup) else member
+
+
+def _explain(command: str, exc: BaseException) -> int:
+    """One line for a person where there is something to say, and the exit code."""
+    if isinstance(exc, KeyboardInterrupt):
         return 11
-    except BrokenPipeError:
+    if isinstance(exc, BrokenPipeError):
         # The reader of our output went away; what a later flush would say is of no use to anybody.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
+    print(f"forage {command}: {exc}", file=sys.stderr)
+    if isinstance(exc, InvalidPolicyError):
+        return 2
+    return 5 if isinstance(exc, EgressError) else 1
