@@ -127,7 +127,8 @@ class _Deflate:
         self._over = False
 
     def feed(self, data: bytes, /) -> Iterator[bytes]:
-        if self._over or not data:
+        if self._over:
+            self._warn("content-encoding-trailing")
             return
         if self._inflate is None:
             data = self._pending + data

@@ -221,10 +221,11 @@ def body_framing(head: ResponseHead, method: str) -> Framing:
     lengths = found.get(b"content-length")
     length = _declared_length(lengths) if lengths else None
     reusable = _persists(head, _elements(found.get(b"connection")))
-    if method == "HEAD" or head.status in (204, 304):
-        return Framing(kind="none", reusable=reusable)
     # identity is obsolete, and means what it says
     codings = tuple(coding for coding in _elements(found.get(b"transfer-encoding")) if coding != b"identity")
+    if method == "HEAD" or head.status in (204, 304):
+        # A server that declares a body here may also send it, late: it would stand where the next head is expected.
+        return Framing(kind="none", reusable=reusable and not length and not codings)
     if codings:
         # A length beside it, or a 1.0 sender, is the shape of response splitting (6.1, 6.3): read by chunks, then close.
         return _transfer_framing(codings, reusable and length is None and head.minor_version > 0)

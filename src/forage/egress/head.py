@@ -77,32 +77,33 @@ class HeadReader:
 
     __slots__ = ("_buffer", "_searched", "rest")
 
-    def __init__(self, begun: bytes = b"") -> None:
-        self._buffer = begun
+    def __init__(self) -> None:
+        self._buffer: bytes | bytearray = b""
         self._searched = 0
         self.rest = b""
 
-    @property
-    def begun(self) -> bool:
-        """True when any byte of a head was seen."""
-        return bool(self._buffer)
-
     def feed(self, data: bytes) -> bytes | None:
-        buffer = self._buffer = self._buffer + data if self._buffer else data
+        if not self._buffer:
+            self._buffer = data  # the usual case: the head is whole in the first block
+        else:
+            if not isinstance(self._buffer, bytearray):
+                self._buffer = bytearray(self._buffer)
+            self._buffer += data
+        buffer = self._buffer
         if buffer[:7] != b"HTTP/1.":
             self._check_start(buffer)
         end = _end_of_head(buffer, self._searched)
         if end > MAX_HEAD_BYTES or (end < 0 and len(buffer) > MAX_HEAD_BYTES):
             raise _protocol_error(f"its head is larger than {MAX_HEAD_BYTES} bytes")
         if end < 0:
-            self._searched = max(0, len(buffer) - 3)
+            self._searched = max(self._searched, len(buffer) - 3)
             return None
-        self.rest = buffer[end:]
-        return buffer[:end]
+        self.rest = bytes(buffer[end:])
+        return bytes(buffer[:end])
 
-    def _check_start(self, buffer: bytes) -> None:
-        start = buffer.lstrip(b"\r\n")
-        blank = len(buffer) - len(start)
+    def _check_start(self, buffer: bytes | bytearray) -> None:
+        start = bytes(buffer[: _MAX_BLANK_BYTES + 8]).lstrip(b"\r\n")
+        blank = min(len(buffer), _MAX_BLANK_BYTES + 8) - len(start)
         if blank > _MAX_BLANK_BYTES:
             raise _protocol_error("blank lines in place of a status line")
         if not b"HTTP/1.".startswith(start[:7]) and not start.startswith(b"HTTP/1."):
@@ -110,7 +111,7 @@ class HeadReader:
         self._searched = max(self._searched, blank)  # a blank line before the status line is not the end of the head
 
 
-def _end_of_head(buffer: bytes, start: int) -> int:
+def _end_of_head(buffer: bytes | bytearray, start: int) -> int:
     """Index behind the first blank line at or after ``start``, or -1. Lines may end in CRLF or LF."""
     crlf = buffer.find(b"\n\r\n", start)
     bare = buffer.find(b"\n\n", start, len(buffer) if crlf < 0 else crlf + 1)

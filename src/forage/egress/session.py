@@ -105,6 +105,10 @@ class EgressSession:
         finally:
             opened.close()
 
+    def judged(self, url: str) -> JudgedUrl:
+        """The judgement of a URL's text under the policy, remembered for the exchange that follows. Raises EgressDeniedError."""
+        return self._judge.url(url)
+
     async def judge(self, target: JudgedUrl | str) -> tuple[EgressAddress, ...]:
         """Judge a URL and its addresses as a request would, without connecting. Raises EgressDeniedError, EgressUnreachableError."""
         judged = self._judge.url(target if isinstance(target, str) else target.url)
