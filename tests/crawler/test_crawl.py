@@ -17,7 +17,7 @@ from forage.egress import EgressPolicy
 from forage.errors import InvalidPolicyError
 from forage.snapshots import FilesystemSnapshotStore, MemorySnapshotStore, body_bytes
 from tests.support.dialer import RecordingDialer
-from tests.support.raw_server import Answer, RawServer, open_raw_server, page
+from tests.support.raw_server import Answer, RawRequest, RawServer, open_raw_server, page
 
 HTML = [("Content-Type", "text/html; charset=utf-8")]
 
@@ -168,6 +168,34 @@ async def test_stopping_a_stream_gives_a_whole_manifest() -> None:
         assert stream.manifest.counts.seen == 3
         assert {s.reason for s in stream.manifest.skips} == {SkipReason.INTERRUPTED}
         assert stream.manifest.truncated
+
+
+async def test_sitemaps_are_read_kept_and_replayed() -> None:
+    store = MemorySnapshotStore()
+    async with open_raw_server(_site_with_sitemap) as server:
+        live = await forage.crawl(server.origin, policy_for(server, discovery="both"), store=store)
+        assert [r.target for r in server.requests].count("/robots.txt") == 1
+        origin, policy = server.origin, policy_for(server, discovery="both", mode="replay")
+    assert paths(live.pages, origin) == ["/", "/listed", "/linked"]
+    assert (live.sitemaps.documents_read, live.sitemaps.urls_discovered) == (2, 1)
+    replayed = await forage.crawl(origin, policy, store=store, dialer=RecordingDialer())
+    assert [p.source_ref for p in replayed.pages] == [p.source_ref for p in live.pages]
+    assert replayed.sitemaps == live.sitemaps
+    assert await store.latest(f"sitemap::{origin}/map.xml") is not None
+
+
+def _site_with_sitemap(request: RawRequest) -> Answer:
+    origin = f"http://{request.header('host')}"
+    match request.target:
+        case "/robots.txt":
+            return page(f"Sitemap: {origin}/map.xml\n".encode(), headers=[("Content-Type", "text/plain")])
+        case "/map.xml":
+            listed = f"<urlset><url><loc>{origin}/listed</loc></url></urlset>"
+            return page(listed.encode(), headers=[("Content-Type", "application/xml")])
+        case "/":
+            return html("/linked")
+        case _:
+            return html()
 
 
 @pytest.mark.parametrize("seed", ["nonsense", "ftp://site.test/", 7, None])

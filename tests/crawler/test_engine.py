@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forage.crawler import CrawlPolicy, SkipReason
-from forage.crawler.acquire import SitemapFinds
+from forage.crawler.discovery import SitemapFinds
 from forage.crawler.engine import Crawl
 from forage.crawler.events import CrawlEvent, PageCaptured, PageFailed, UrlSkipped
 from forage.crawler.frontier import Entry

@@ -7,20 +7,23 @@ that a replay finds the links that the live crawl found.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
 import attrs
 import trio
 
 from forage._codec import units
+from forage.crawler.discovery import FetchedDocument, Role, SitemapFinds, discover_sitemaps
 from forage.crawler.frontier import Entry
 from forage.crawler.lanes import Outcome
 from forage.crawler.links import Link, extract_links
-from forage.crawler.manifest import Page, PageFailure, PageSkip, SitemapCounters, SkipReason
+from forage.crawler.manifest import Page, PageFailure, PageSkip, SkipReason
 from forage.crawler.policy import CrawlPolicy, Seed
 from forage.crawler.urls import canonical_url, dedupe_key, origin_of
+from forage.egress import judge_url
 from forage.errors import EgressCode, FetchErrorKind, ForageError
-from forage.fetch import Fetcher, FetchResult, Source
+from forage.fetch import Fetcher, FetchResult, RobotsCopy, Source
 from forage.snapshots import (
     MAX_SOURCE_ID_UNITS,
     Snapshot,
@@ -31,7 +34,7 @@ from forage.snapshots import (
     replay_source,
 )
 
-__all__ = ["Acquirer", "LiveAcquirer", "ReplayAcquirer", "SitemapFinds", "page_source_id"]
+__all__ = ["Acquirer", "LiveAcquirer", "ReplayAcquirer", "page_source_id"]
 
 _SKIPS = {
     FetchErrorKind.ROBOTS_DENIED: SkipReason.ROBOTS_DENIED,
@@ -43,15 +46,6 @@ _SKIPS = {
 
 _CLOSING = frozenset({SkipReason.RETRY_AFTER_TOO_LONG, SkipReason.HOST_PAUSED})
 """Reasons that hold for all that is left of the host."""
-
-
-@attrs.frozen(kw_only=True)
-class SitemapFinds:
-    """URLs that sitemaps list, in order, and what reading them came to."""
-
-    links: tuple[Link, ...] = ()
-    counters: SitemapCounters = attrs.field(factory=SitemapCounters)
-    warnings: tuple[str, ...] = ()
 
 
 class Acquirer(Protocol):
@@ -125,6 +119,7 @@ class LiveAcquirer:
 
     def __init__(self, *, seed: Seed, seed_url: str, policy: CrawlPolicy, fetcher: Fetcher, store: SnapshotStore | None) -> None:
         self._seed = seed
+        self._seed_url = seed_url
         self._name = seed.id or seed_url
         self._policy = policy
         self._fetcher = fetcher
@@ -165,14 +160,24 @@ class LiveAcquirer:
         return True
 
     async def discover(self) -> SitemapFinds:
-        """Read the sitemaps that robots.txt names, or /sitemap.xml."""
-        return SitemapFinds()
+        """Read the sitemaps that robots.txt names, or /sitemap.xml; each document is kept as a snapshot of its own."""
+        return await discover_sitemaps(self._seed_url, fetch=self._document, judge=partial(judge_url, policy=self._policy.egress))
+
+    async def _document(self, url: str, role: Role) -> FetchedDocument:
+        # What a site advertises to robots is asked for whatever its rules for pages say.
+        result = await self._fetcher.fetch(Source(id=_document_id(url, role), url=url), store=self._store, obey_robots=False)
+        snapshot = result.unwrap()
+        await self._keep(snapshot, [])
+        if role == "robots":
+            self._fetcher.remember_robots(url, RobotsCopy(body=body_bytes(snapshot)))  # pages need not ask for it again
+        return _as_document(snapshot)
 
 
 class ReplayAcquirer:
     """Serves every page from a store; opens no socket."""
 
     def __init__(self, *, seed: Seed, seed_url: str, policy: CrawlPolicy, store: SnapshotStore) -> None:
+        self._seed_url = seed_url
         self._name = seed.id or seed_url
         self._store = store
         self._reader = _Reader(policy=policy)
@@ -189,7 +194,18 @@ class ReplayAcquirer:
 
     async def discover(self) -> SitemapFinds:
         """Read the kept sitemaps."""
-        return SitemapFinds()
+        return await discover_sitemaps(self._seed_url, fetch=self._document)
+
+    async def _document(self, url: str, role: Role) -> FetchedDocument:
+        return _as_document((await replay_source(self._store, _document_id(url, role))).unwrap())
+
+
+def _document_id(url: str, role: Role) -> str:
+    return f"sitemap-robots::{origin_of(url)}" if role == "robots" else f"sitemap::{url}"
+
+
+def _as_document(snapshot: Snapshot) -> FetchedDocument:
+    return FetchedDocument(url=snapshot.url, body=body_bytes(snapshot), content_type=(snapshot.headers or {}).get("content-type"))
 
 
 def _failed(entry: Entry, kind: FetchErrorKind, message: str) -> Outcome:

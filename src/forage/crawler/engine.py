@@ -78,10 +78,10 @@ class Crawl:
         for link in found.links:
             key = dedupe_key(link.url)
             self._admission.offer(link, key, page_url=self._seed_url, depth=1, committed=0)
-        self.sitemaps = found.counters
-        for message in found.warnings:
-            self._tally.warn(message)
-            await self._emit(CrawlWarning(message=message))
+        self.sitemaps = SitemapCounters(documents_read=found.documents_read, urls_discovered=len(found.urls))
+        for warning in found.warnings:
+            self._tally.warn(str(warning))
+            await self._emit(CrawlWarning(message=str(warning)))
 
     async def _close(self) -> None:
         reason = self._budget or SkipReason.MAX_PAGES
