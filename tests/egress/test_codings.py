@@ -227,7 +227,8 @@ for coding, start in starts.items():
     raise AssertionError(coding)
 print(peak() - before)
 """
-    done = subprocess.run([sys.executable, "-W", "error::ResourceWarning", "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
     assert int(done.stdout) < 32 * 1024
 
 
