@@ -203,6 +203,8 @@ def test_a_bomb_stops_within_two_pieces_of_the_limit(coding: str) -> None:
 
 def test_four_bombs_of_10_gib_stay_under_32_mib_of_growth() -> None:
     script = """
+import itertools
+from pathlib import Path
 from forage.egress.codings import BodyDecoder
 from forage.errors import ResponseTooLargeError
 from tests.support.bombs import BOMBS
