@@ -12,6 +12,7 @@ import attrs
 import trio
 from ada_url import URL
 
+from forage._codec import units
 from forage.egress import EgressPolicy, JudgedUrl, Redirect, RedirectChain, forwarded_headers, judge_redirect, judge_url
 from forage.errors import EgressDeniedError, FetchErrorKind, InvalidSnapshotError
 from forage.fetch.conditional import NO_VALIDATORS, Validators, validators_of
@@ -24,7 +25,7 @@ from forage.fetch.robots import Robots
 from forage.fetch.robots_client import ACCEPT_ENCODING
 from forage.fetch.sender import Answer, Sender, Wanted, denial, without_query
 from forage.fetch.settings import DEFAULT_ACCEPT, FetchSettings, Render
-from forage.snapshots import Snapshot, body_bytes
+from forage.snapshots import MAX_URL_UNITS, Snapshot, body_bytes
 
 __all__ = ["Acquisition", "Choices", "Tools"]
 
@@ -99,6 +100,7 @@ class Acquisition:
         chain, fragment = self._begin()
         headers = self._first_headers()
         while True:
+            _refuse_long(chain.current.url + fragment)
             await self._ask_robots(chain.current)
             answer = await self._send(chain.current, headers)
             redirect = self._redirect(chain, answer)
@@ -136,7 +138,7 @@ class Acquisition:
             if note not in self._robots_notes:  # the next hop of the same host need not repeat them
                 self._robots_notes[note] = None
                 self._warnings.append(note)
-        clock = self._tools.sender.clock(target)
+        clock = await self._tools.sender.clock(target)
         clock.set_crawl_delay(target.origin, decision.crawl_delay)
         longest = self._tools.settings.max_crawl_delay
         if decision.crawl_delay is not None and decision.crawl_delay > longest:
@@ -260,8 +262,9 @@ class Acquisition:
         target = judge_url(self._source.url, self._tools.policy)
         # The browser asks the host again: it waits for its turn as every request does, and holds the host's slot meanwhile.
         seconds = self._tools.settings.render_seconds
+        clock = await self._tools.sender.clock(target)
         try:
-            async with self._tools.sender.clock(target).request():
+            async with clock.request():
                 snapshot, notes = await render_over(self._choices.renderer, target.url, plain, seconds=seconds)
         except WaitTooLongError as exc:
             snapshot, notes = plain, (f"render-failed: {exc}; the plain page is kept",)
@@ -282,6 +285,13 @@ def _fragment(text: str, base: str | None) -> str:
         return URL(text, base).hash if base is not None else URL(text).hash
     except ValueError:
         return ""
+
+
+def _refuse_long(url: str) -> None:
+    """What could not be kept is not asked for."""
+    if units(url) > MAX_URL_UNITS:
+        message = f"the URL is longer than the {MAX_URL_UNITS} UTF-16 units that a snapshot can name"
+        raise _Failed(FetchFailure(kind=FetchErrorKind.INVALID_URL, message=message))
 
 
 def _measure(snapshot: Snapshot) -> int:

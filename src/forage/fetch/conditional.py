@@ -10,7 +10,8 @@ from forage.snapshots import Snapshot
 
 __all__ = ["NO_VALIDATORS", "Validators", "validators_of"]
 
-_SENDABLE = re.compile(r"[\t\x20-\x7e\x80-\xff]{1,4096}")
+# ASCII alone comes back as the bytes that it was; records hold other octets as latin-1 text, requests are written as UTF-8.
+_SENDABLE = re.compile(r"[\t\x20-\x7e]{1,4096}")
 
 
 @attrs.frozen(kw_only=True)

@@ -11,7 +11,7 @@ import random as _random
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, get_args
 
 import attrs
 import trio
@@ -27,7 +27,7 @@ from forage.fetch.robots import Robots, RobotsCopy
 from forage.fetch.robots_client import RobotsClient
 from forage.fetch.robots_outcome import DEFAULT_MAX_AGE, RobotsEntry, RobotsRules
 from forage.fetch.sender import Sender
-from forage.fetch.settings import DEFAULT_USER_AGENT, FetchSettings, OpenOrClosed, Render, is_agent, is_byte_limit, utc_now
+from forage.fetch.settings import DEFAULT_USER_AGENT, FetchSettings, GroupBy, OpenOrClosed, Render, is_agent, is_byte_limit, utc_now
 from forage.snapshots import MAX_SOURCE_ID_UNITS
 
 if TYPE_CHECKING:
@@ -42,19 +42,24 @@ _CLOSE_SECONDS = 1.0
 class Fetcher:
     """Acquires sources politely. An async context manager; many tasks may fetch side by side, also of one host.
 
-    ``egress``, ``resolver``, ``dialer``, ``wire``: the guard and what it dials with.
-    ``delay``: seconds between two request starts of one host, robots.txt included; the Crawl-delay of robots.txt and a delay that adapts to
-    slow servers raise it. 0 turns the adaptive one off. ``per_host``: requests in flight on one host. ``max_crawl_delay``: a longer wish
-    lets one page through and then fails with ``crawl-delay-too-long``. ``max_retry_wait``: a longer Retry-After fails the
-    fetch, and the host stays paused for others (``host-paused``). ``on_wait(host, until, why)`` is told of each wait, on trio's clock.
-    ``retries``: further attempts after a failure that may pass, clamped to 0 to 5. ``attempt_seconds``: from look-up to last body byte;
-    ``idle_seconds``: without a byte from the server (infinity: no such bound).
-    ``max_redirects``: followed at most, None for the egress policy's. ``max_response_bytes``: as declared, received, decoded, rendered and
-    stored; None for 64 MiB. ``keep_error_bodies``: error pages ride on ``result.error.page``.
-    ``cookies``: set by one hop, sent to the next of the same origin, within one acquisition.
-    ``obey_robots``; ``robots_on_error="allow"`` opens a site whose robots.txt is unreachable, with a warning;
-    ``robots_access_denied="deny"`` closes one whose robots.txt answers 401 or 403. ``robots_max_age``: seconds a copy is used.
+    Guard: ``egress``, ``resolver``, ``dialer``, ``wire``, and ``max_redirects`` (None for the policy's).
+
+    Politeness: ``delay`` seconds between two request starts of one host, robots.txt included; the Crawl-delay of robots.txt and a delay
+    that adapts to slow servers raise it (0 turns the adaptive one off). ``per_host`` requests in flight on one host;
+    ``group_by="address"``: names with one first address count as one host. A Crawl-delay above ``max_crawl_delay`` lets one page
+    through, the next one fails with ``crawl-delay-too-long``. A Retry-After above ``max_retry_wait`` fails the fetch, and the host stays
+    paused for others (``host-paused``). ``on_wait(host, until, why)`` is told of each wait, on trio's clock.
+
+    Attempts: ``retries`` further ones after a failure that may pass, clamped to 0 to 5. ``attempt_seconds`` from look-up to last body byte;
+    ``idle_seconds`` without a byte from the server (infinity: no such bound).
+
+    Robots: ``obey_robots``; ``robots_on_error="allow"`` opens a site whose robots.txt is unreachable, with a warning;
+    ``robots_access_denied="deny"`` closes one whose robots.txt answers 401 or 403. ``robots_max_age`` seconds a copy is used.
+
+    Bodies: ``max_response_bytes`` as declared, received, decoded, rendered and stored, None for 64 MiB. ``keep_error_bodies``: error pages
+    ride on ``result.error.page``. ``cookies`` set by one hop go to the next of the same origin, within one acquisition.
     ``render``, ``renderer``, ``render_seconds``: when a browser makes the body, which one, and its deadline.
+
     ``utc_now`` gives recorded times, ``random`` the jitter. Raises InvalidPolicyError.
     """
 
@@ -68,6 +73,7 @@ class Fetcher:
         user_agent: str = DEFAULT_USER_AGENT,
         delay: float = 1.0,
         per_host: int = 1,
+        group_by: GroupBy = "host",
         max_crawl_delay: float = 60.0,
         max_retry_wait: float = 120.0,
         on_wait: OnWait | None = None,
@@ -92,6 +98,7 @@ class Fetcher:
             user_agent=user_agent,
             delay=delay,
             per_host=per_host,
+            group_by=group_by,
             max_crawl_delay=max_crawl_delay,
             max_retry_wait=max_retry_wait,
             on_wait=on_wait,
@@ -156,7 +163,7 @@ class Fetcher:
         """
         if isinstance(source, str):
             source = Source(id=source, url=source)
-        problem = _problem_of(source, max_response_bytes)
+        problem = _problem_of(source, max_response_bytes, render)
         if problem is not None:
             return FetchResult(source_id=source.id, url=source.url, error=problem)
         settings = self.settings
@@ -195,7 +202,7 @@ class Fetcher:
             self._clocks.of(host).restore(state)
 
 
-def _problem_of(source: Source, max_response_bytes: object) -> FetchFailure | None:
+def _problem_of(source: Source, max_response_bytes: object, render: object) -> FetchFailure | None:
     """What is wrong with a call, before anything is asked for. Types are looked at: callers are not trusted to keep them."""
     said = None
     source_id: object = source.id
@@ -207,6 +214,8 @@ def _problem_of(source: Source, max_response_bytes: object) -> FetchFailure | No
         said = "max_response_bytes: takes a whole number above 0, or None"
     elif not _is_header_map(source.headers):
         said = "source.headers: takes a mapping of names to values, both text"
+    elif render is not None and render not in get_args(Render):
+        said = f"render: takes {', '.join(map(repr, get_args(Render)))} or None"
     elif source.user_agent is not None and not is_agent(source.user_agent):
         said = "source.user_agent: takes printable ASCII text"
     if said is not None:

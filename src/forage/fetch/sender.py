@@ -13,13 +13,23 @@ import attrs
 import trio
 
 from forage.egress import CaptureFacts, EgressSession, JudgedUrl, OpenExchange
-from forage.errors import EgressCode, EgressDeniedError, EgressUnreachableError, FetchError, FetchErrorKind, ResponseTooLargeError
+from forage.errors import (
+    EgressCode,
+    EgressDeniedError,
+    EgressError,
+    EgressUnreachableError,
+    FetchError,
+    FetchErrorKind,
+    ResponseTooLargeError,
+)
 from forage.fetch.politeness import HostClock, HostClocks, WaitReason, WaitTooLongError
 from forage.fetch.result import FetchFailure
 from forage.fetch.retry import backoff_seconds, may_retry, read_retry_after
 from forage.fetch.settings import FetchSettings
 
 __all__ = ["Answer", "Sender", "Wanted", "denial", "without_query"]
+
+_MOST_GROUPS = 100_000
 
 _DENIAL_KINDS = {
     EgressCode.INVALID_URL: FetchErrorKind.INVALID_URL,
@@ -102,10 +112,29 @@ class Sender:
         self._session = session
         self._clocks = clocks
         self._settings = settings
+        self._groups: dict[str, str] = {}
 
-    def clock(self, target: JudgedUrl) -> HostClock:
-        """The clock of a target's host: http and https share it on their default ports, another port has its own."""
-        return self._clocks.of(target.host_header)
+    async def clock(self, target: JudgedUrl) -> HostClock:
+        """The clock of a target's host: http and https share it on their default ports, another port has its own.
+
+        Grouped by address, hosts whose first address is the same share one; a host stays where it was first put.
+        """
+        if self._settings.group_by == "host":
+            return self._clocks.of(target.host_header)
+        group = self._groups.get(target.host_header)
+        if group is None:
+            group = await self._group(target)
+            if len(self._groups) >= _MOST_GROUPS:
+                self._groups.clear()
+            self._groups[target.host_header] = group
+        return self._clocks.of(group)
+
+    async def _group(self, target: JudgedUrl) -> str:
+        try:
+            addresses = await self._session.judge(target)
+        except EgressError:  # the request itself will meet it again, and say so
+            return target.host_header
+        return min(address.address for address in addresses)
 
     async def send(
         self, target: JudgedUrl, headers: Sequence[tuple[str, str]], wanted: Wanted, *, page: bool, warnings: list[str]
@@ -118,7 +147,7 @@ class Sender:
         for attempt in range(self._settings.retries + 1):
             answer = await self._attempt(target, headers, wanted, page=page)
             sent += answer.sent
-            wait, answer = self._judge(target, answer, attempt)
+            wait, answer = self._judge(await self.clock(target), answer, attempt)
             if wait is None or attempt == self._settings.retries:
                 break
             why = answer.failure.kind.value if answer.failure is not None else f"HTTP {answer.status}"
@@ -133,9 +162,8 @@ class Sender:
             self._settings.on_wait(target.host_header, until, WaitReason.RETRY)
         await trio.sleep_until(until)
 
-    def _judge(self, target: JudgedUrl, answer: Answer, attempt: int) -> tuple[float | None, Answer]:
+    def _judge(self, clock: HostClock, answer: Answer, attempt: int) -> tuple[float | None, Answer]:
         """Seconds to wait before another attempt, None when none would help; and what the host's clock is told."""
-        clock = self.clock(target)
         pressed = answer.status in (429, 503)
         if answer.status is not None:
             clock.refusals = clock.refusals + 1 if pressed else 0
@@ -155,14 +183,15 @@ class Sender:
         return (0.0 if pressed else wait), answer
 
     async def _attempt(self, target: JudgedUrl, headers: Sequence[tuple[str, str]], wanted: Wanted, *, page: bool) -> Answer:
+        clock = await self.clock(target)
         try:
-            async with self.clock(target).request(page=page):
-                return await self._exchange(target, headers, wanted)
+            async with clock.request(page=page):
+                return await self._exchange(clock, target, headers, wanted)
         except WaitTooLongError as exc:
             failure = FetchFailure(kind=exc.kind, message=str(exc), reason=exc.kind.value, retry_after=exc.seconds)
             return Answer(url=target.url, failure=failure, sent=False)
 
-    async def _exchange(self, target: JudgedUrl, headers: Sequence[tuple[str, str]], wanted: Wanted) -> Answer:
+    async def _exchange(self, clock: HostClock, target: JudgedUrl, headers: Sequence[tuple[str, str]], wanted: Wanted) -> Answer:
         """One attempt. One deadline covers everything from the look-up to the last byte of the body, another one each silence in it."""
         reading = _Reading(target)
         began = trio.current_time()
@@ -173,7 +202,7 @@ class Sender:
                     target, headers=headers, max_body_bytes=wanted.limit, on_bytes=_postponing(silence, idle)
                 ) as exchange:
                     reading.begin(exchange)
-                    self.clock(target).observe(trio.current_time() - began)
+                    clock.observe(trio.current_time() - began)
                     await reading.read(exchange, wanted)
                     return reading.answer()
         except trio.TooSlowError:

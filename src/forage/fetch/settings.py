@@ -14,13 +14,24 @@ from forage.errors import InvalidPolicyError
 from forage.fetch.politeness import OnWait
 from forage.fetch.robots_outcome import DEFAULT_MAX_AGE
 
-__all__ = ["DEFAULT_ACCEPT", "DEFAULT_USER_AGENT", "FetchSettings", "OpenOrClosed", "Render", "is_agent", "is_byte_limit", "utc_now"]
+__all__ = [
+    "DEFAULT_ACCEPT",
+    "DEFAULT_USER_AGENT",
+    "FetchSettings",
+    "GroupBy",
+    "OpenOrClosed",
+    "Render",
+    "is_agent",
+    "is_byte_limit",
+    "utc_now",
+]
 
 DEFAULT_USER_AGENT: Final = "forage/0.1"
 DEFAULT_ACCEPT: Final = "text/html,application/xhtml+xml,text/plain,*/*"
 
 Render = Literal["never", "on-shell", "always"]
 OpenOrClosed = Literal["deny", "allow"]
+GroupBy = Literal["host", "address"]
 
 _LONGEST_WAIT = 7 * 86_400.0
 _MOST_RETRIES = 5
@@ -85,6 +96,7 @@ class FetchSettings:
     user_agent: str = attrs.field(default=DEFAULT_USER_AGENT, validator=_check("printable ASCII text of at most 512 characters", is_agent))
     delay: float = attrs.field(default=1.0, validator=_seconds(zero=True))
     per_host: int = attrs.field(default=1, validator=_whole(1, 64))
+    group_by: GroupBy = attrs.field(default="host", validator=_one_of(GroupBy))
     max_crawl_delay: float = attrs.field(default=60.0, validator=_seconds(zero=True))
     max_retry_wait: float = attrs.field(default=120.0, validator=_seconds(zero=True))
     retries: int = attrs.field(default=2, converter=_clamp_retries, validator=_whole(0, _MOST_RETRIES))
