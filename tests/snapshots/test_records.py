@@ -243,6 +243,64 @@ def test_base64_is_taken_exactly_when_it_is_what_an_encoder_writes(text: str) ->
         assert reason_of(record) is StoreErrorReason.MALFORMED_RECORD
 
 
+@given(
+    snapshots(),
+    st.lists(
+        st.tuples(
+            st.integers(0, 3_000),
+            st.integers(0, 4),
+            st.sampled_from(
+                [
+                    b"",
+                    b'"',
+                    b"\\",
+                    b",",
+                    b"{",
+                    b"}",
+                    b"[",
+                    b"\n",
+                    b"=",
+                    b"A",
+                    b"\xff",
+                    b"\\u0041",
+                    b',\n  "bodyBase64": "',
+                    b'"\n}',
+                    b'"x": {"y": 1',
+                ]
+            ),
+        ),
+        max_size=4,
+    ),
+)
+def test_cutting_the_base64_off_changes_no_answer(snapshot: Snapshot, edits: list[tuple[int, int, bytes]]) -> None:
+    record = bytearray(encode_record(snapshot))
+    for place, length, new in edits:
+        place %= len(record) + 1
+        record[place : place + length] = new
+
+    def outcome(data: bytes) -> object:
+        try:
+            return decode_record(data, name=NAME)
+        except SnapshotCorruptError as exc:
+            return exc.reason
+
+    # With white space at its end, the same JSON is read in one piece.
+    assert outcome(bytes(record)) == outcome(bytes(record) + b" ")
+
+
+@pytest.mark.parametrize("size", [192 * 1024, 192 * 1024 + 1, 192 * 1024 + 2, 192 * 1024 + 3, 500_000])
+def test_base64_of_large_bodies_is_canonical_as_a_whole(size: int) -> None:
+    snapshot = binary(b"\xff" * size)
+    record = encode_record(snapshot)
+    assert decode_record(record, name=NAME) == snapshot
+    start = record.index(b'"bodyBase64": "') + 15
+    border = start + 192 * 1024 // 3 * 4  # of the pieces that it is decoded in
+    for place in (start + 1, start + 1_000, border - 5, border - 1):
+        padded = record[:place] + b"=" + record[place + 1 :]
+        if padded[border : border + 1] != b'"':  # padding at the very end may be right
+            assert reason_of(padded) is StoreErrorReason.MALFORMED_RECORD
+
+
 def test_the_limits_of_the_released_generation_hold_under_its_names_only() -> None:
     long = text_page(url="u" * 8_193)
     record = json.dumps(members(long)).encode()

@@ -63,7 +63,7 @@ def is_refused(given: dict[str, Any]) -> bool:
 
 
 @adapter("snapshots/snapshots.json")
-def check_snapshot(case: Case) -> str | None | Awaitable[str | None]:
+def check_snapshot(case: Case) -> str | Awaitable[str | None] | None:
     given = case.plain("snapshot")
     if "error" in case:
         error = case["error"]
