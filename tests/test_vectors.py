@@ -31,6 +31,7 @@ OVERRIDDEN: dict[str, int] = {
     "F5": 16,
     "A3": 2,
     "C1": 1,
+    "S1": 2,
     "V1": 1,
 }
 DECISION = re.compile(r"[VAGFCSBM]\d{1,2}|[UHD]\d{1,2}|section \d+(\.\d+)?")

@@ -30,6 +30,7 @@ async def test_the_demonstration_captures_refuses_and_replays() -> None:
 
     references = [line.strip() for line in captured.splitlines() if line.startswith("       forage-snapshot:")]
     assert len(references) >= 20
+    assert "/collection/whale\n" in captured  # only the gzip part of the sitemap names it
     assert all(parse_source_ref(reference) for reference in references)
     assert f" {len(references)} of {len(references)} pages" in end
     assert "PROBLEM" not in end
