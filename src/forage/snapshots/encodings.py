@@ -11,7 +11,6 @@ import codecs
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from importlib import resources
 
 import attrs
 
@@ -86,14 +85,20 @@ class Encoding:
             start = end
 
 
+def _data(name: str) -> bytes:
+    from importlib import resources  # pulls in half a dozen modules that a crawl of UTF-8 pages never needs
+
+    return (resources.files("forage.snapshots") / "data" / name).read_bytes()
+
+
 def load_text(name: str) -> str:
     """A text file of the package's data."""
-    return (resources.files("forage.snapshots") / "data" / name).read_text("utf-8")
+    return _data(name).decode()
 
 
 def load_index(name: str) -> str:
     """An index in pointer order; U+0000 where it has no entry."""
-    planes = zlib.decompress((resources.files("forage.snapshots") / "data" / f"{name}.bin").read_bytes())
+    planes = zlib.decompress(_data(f"{name}.bin"))
     units = bytearray(len(planes))
     units[::2], units[1::2] = planes[: len(planes) // 2], planes[len(planes) // 2 :]
     return units.decode("utf-16-le")
