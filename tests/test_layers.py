@@ -5,11 +5,17 @@ Every check runs in an interpreter of its own, so that what other tests imported
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
 
 FACES = ["forage", "forage.egress", "forage.snapshots", "forage.fetch", "forage.crawler"]
 HTTP_CLIENTS = {"httpx", "httpx2", "httpcore", "anyio"}
@@ -89,3 +95,19 @@ def test_stores_need_no_network_code_of_ours_and_no_http_client() -> None:
 def test_a_crawl_needs_no_http_client() -> None:
     loaded = loaded_by("from forage import crawl, CrawlPolicy")
     assert not loaded & (HTTP_CLIENTS | {"forage.browser", "forage.mirror", "forage.cli", "forage.demo"})
+
+
+def modules_that_say_they_are_pure() -> set[str]:
+    found = set()
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        docstring = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+        if path.name != "__init__.py" and re.search(r"\bPure[.:]|[(;] ?pure[;)]", docstring):
+            found.add(".".join(path.relative_to(ROOT / "src").with_suffix("").parts))
+    return found
+
+
+def test_the_import_contract_covers_every_module_that_says_it_is_pure() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    (contract,) = [row for row in project["tool"]["importlinter"]["contracts"] if row["name"].startswith("pure modules")]
+    missing = modules_that_say_they_are_pure() - set(contract["source_modules"])
+    assert missing == set(), "add them to the contract in pyproject.toml"

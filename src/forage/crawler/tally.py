@@ -6,11 +6,13 @@ Pure. Knows nothing of how outcomes come about.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from forage.crawler.frontier import Entry, host_key
-from forage.crawler.lanes import Outcome
 from forage.crawler.manifest import CrawlManifest, HostStatistics, Page, PageFailure, PageSkip, SitemapCounters, SkipReason
+
+if TYPE_CHECKING:
+    from forage.crawler.lanes import Outcome
 
 __all__ = ["Tally"]
 

@@ -1,4 +1,4 @@
-"""From an answer to the snapshot that is kept of it (pure)."""
+"""From an answer to the snapshot that is kept of it."""
 
 from __future__ import annotations
 

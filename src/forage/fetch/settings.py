@@ -6,13 +6,15 @@ import math
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 import attrs
 
 from forage.errors import InvalidPolicyError
-from forage.fetch.politeness import OnWait
 from forage.fetch.robots_outcome import DEFAULT_MAX_AGE
+
+if TYPE_CHECKING:
+    from forage.fetch.politeness import OnWait
 
 __all__ = [
     "DEFAULT_ACCEPT",
