@@ -169,6 +169,16 @@ def test_every_token_of_three_bytes_of_euc_jp() -> None:
         assert encoding("euc-jp").decode(data) == by_the_standard("euc-jp", data), hex(second)
 
 
+@pytest.mark.parametrize("name", MULTI_BYTE)
+@pytest.mark.parametrize("start", ["", "a", "3"])
+def test_a_sequence_cut_short_by_the_end_is_one_error(name: str, start: str) -> None:
+    for end in (b"\x81", b"\x810", b"\x810\x81", b"\x8100", b"\x810\x8100", b"\x8f\xa1", b"\x8e", b"\xfe\xff", b"\x81\xff", b"\x81\x20"):
+        data = start.encode() + end
+        expected = by_the_standard(name, data)
+        assert encoding(name).decode(data) == expected, end
+        assert unmarked(_multi_byte(name).by_table(data)) == expected[0], end
+
+
 @pytest.mark.slow
 def test_every_token_of_four_bytes_of_gb18030() -> None:
     decoder = _multi_byte("gb18030")

@@ -113,6 +113,15 @@ def test_a_text_that_grows_above_the_limit_while_it_is_decoded_is_refused() -> N
         build_snapshot(source_id="s", url="u", status=200, fetched_at=FETCHED_AT, body=data, content_type="text/plain")
     with pytest.raises(InvalidSnapshotError, match="above"):
         validate_snapshot(binary(data, body="\ufffd" * len(data), raw_bytes=data))
+    fits, _ = build_snapshot(source_id="s", url="u", status=200, fetched_at=FETCHED_AT, body=data[:-1], content_type="text/plain")
+    validate_snapshot(change(fits))
+
+
+def test_a_body_above_the_limit_is_refused_before_it_is_decoded() -> None:
+    with pytest.raises(InvalidSnapshotError, match="above"):
+        build_snapshot(
+            source_id="s", url="u", status=200, fetched_at=FETCHED_AT, body=b"x" * (MAX_BODY_BYTES + 1), content_type="text/plain"
+        )
 
 
 def test_hash_basis_says_what_was_hashed() -> None:
