@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from forage._lazy import lazy_face
 
 if TYPE_CHECKING:
+    from forage.snapshots.building import build_snapshot as build_snapshot
+    from forage.snapshots.building import rendered_snapshot as rendered_snapshot
     from forage.snapshots.encodings import Encoding as Encoding
     from forage.snapshots.encodings import find_encoding as find_encoding
     from forage.snapshots.filesystem import FilesystemSnapshotStore as FilesystemSnapshotStore
@@ -19,9 +21,7 @@ if TYPE_CHECKING:
     from forage.snapshots.model import HashBasis as HashBasis
     from forage.snapshots.model import Snapshot as Snapshot
     from forage.snapshots.model import body_bytes as body_bytes
-    from forage.snapshots.model import build_snapshot as build_snapshot
     from forage.snapshots.model import canonical_clone as canonical_clone
-    from forage.snapshots.model import rendered_snapshot as rendered_snapshot
     from forage.snapshots.model import snapshot_hash_basis as snapshot_hash_basis
     from forage.snapshots.model import validate_snapshot as validate_snapshot
     from forage.snapshots.records import MAX_HISTORY_FILES as MAX_HISTORY_FILES
@@ -108,7 +108,7 @@ __getattr__, __dir__, __all__ = lazy_face(
         "WitnessOutcome": "forage.snapshots.witness",
         "WitnessStore": "forage.snapshots.witness",
         "body_bytes": "forage.snapshots.model",
-        "build_snapshot": "forage.snapshots.model",
+        "build_snapshot": "forage.snapshots.building",
         "build_source_ref": "forage.snapshots.reference",
         "canonical_clone": "forage.snapshots.model",
         "charset_of": "forage.snapshots.text",
@@ -129,7 +129,7 @@ __getattr__, __dir__, __all__ = lazy_face(
         "read_verified_head": "forage.snapshots.witness",
         "record_name": "forage.snapshots.records",
         "released_record_name": "forage.snapshots.records",
-        "rendered_snapshot": "forage.snapshots.model",
+        "rendered_snapshot": "forage.snapshots.building",
         "replay_source": "forage.snapshots.store",
         "resolve_source_ref": "forage.snapshots.store",
         "snapshot_digest": "forage.snapshots.reference",

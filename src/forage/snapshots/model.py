@@ -18,7 +18,7 @@ import attrs
 from forage._codec import is_well_formed, units
 from forage.errors import InvalidSnapshotError
 from forage.snapshots.javascript import js_integer
-from forage.snapshots.text import CHARSET_TOKEN, charset_of, decode_text_body, decodes_to, is_textual
+from forage.snapshots.text import CHARSET_TOKEN, decodes_to
 
 __all__ = [
     "MAX_BODY_BYTES",
@@ -31,9 +31,8 @@ __all__ = [
     "Snapshot",
     "body_bytes",
     "body_slices",
-    "build_snapshot",
     "canonical_clone",
-    "rendered_snapshot",
+    "prove_made",
     "sha256_hex",
     "snapshot_hash_basis",
     "validate_snapshot",
@@ -168,6 +167,17 @@ def validate_snapshot(snapshot: Snapshot, *, released_identity: bool = False) ->
     proof.durable = not released_identity
 
 
+def prove_made(snapshot: Snapshot) -> None:
+    """`validate_snapshot` for a snapshot whose hash and text the caller has just made from its bytes: looks at the rest, and at sizes.
+
+    Only for `building`, where both are made: who claims it of anything else undoes what digests stand for.
+    """
+    _check_shape(snapshot, released_identity=False)
+    _refuse_large_text(snapshot)
+    proof = snapshot._proof  # noqa: SLF001 - the same module's own mark
+    proof.durable = proof.released = True
+
+
 def _check_shape(s: Any, *, released_identity: bool) -> None:
     """Rules 1 to 6, except what is said of the body itself. Types are looked at: callers and records do not always keep them."""
     _check_identity(s, released_identity=released_identity)
@@ -263,60 +273,3 @@ def canonical_clone(snapshot: Snapshot) -> Snapshot:
     """The validated snapshot as stores keep and return it: without ``not_modified``. Values are immutable, so nothing else is copied."""
     validate_snapshot(snapshot)
     return attrs.evolve(snapshot, not_modified=False) if snapshot.not_modified else snapshot
-
-
-def build_snapshot(
-    *,
-    source_id: str,
-    url: str,
-    status: int,
-    fetched_at: str,
-    body: bytes,
-    content_type: str | None,
-    headers: Mapping[str, str] | None = None,
-    redirects: tuple[str, ...] | None = None,
-) -> tuple[Snapshot, tuple[str, ...]]:
-    """The durable snapshot of a response, and warnings about its text.
-
-    ``body`` is what was received after content codings. A textual ``content_type`` (None counts as one) makes a text body
-    decoded by the charset of that header alone; the bytes stay beside it and are what is hashed. Raises InvalidSnapshotError when a part is
-    above a limit of the durable form.
-    """
-    warnings: tuple[str, ...] = ()
-    text: str | None = None
-    charset: str | None = None
-    if len(body) > MAX_BODY_BYTES:
-        raise InvalidSnapshotError(f"body: is above {MAX_BODY_BYTES} bytes")
-    if is_textual(content_type):
-        charset, malformed = charset_of(content_type)
-        decoded = decode_text_body(body, charset)
-        text, warnings = decoded.text, (*malformed, *decoded.warnings)
-    snapshot = Snapshot(
-        source_id=source_id,
-        url=url,
-        status=status,
-        fetched_at=fetched_at,
-        body=body if text is None else text,
-        body_hash=sha256_hex(body),
-        raw_bytes=None if text is None else body,
-        declared_charset=charset,
-        headers=headers,
-        redirects=redirects,
-    )
-    # The hash and the text were made from the bytes just now; the rest is checked here, once.
-    _check_shape(snapshot, released_identity=False)
-    _refuse_large_text(snapshot)
-    snapshot._proof.durable = snapshot._proof.released = True  # noqa: SLF001 - the same module's own mark
-    return snapshot, warnings
-
-
-def rendered_snapshot(snapshot: Snapshot, html: str) -> Snapshot:
-    """``snapshot`` with the text that a browser made of it: hashed as UTF-8, its bytes and charset dropped, all else kept.
-
-    Raises InvalidSnapshotError when the text is above the body limit or holds a lone surrogate.
-    """
-    if not is_well_formed(html):
-        raise InvalidSnapshotError("body: holds a lone surrogate")
-    rendered = attrs.evolve(snapshot, body=html, body_hash=sha256_hex(html.encode()), raw_bytes=None, declared_charset=None, rendered=True)
-    validate_snapshot(rendered)
-    return rendered
