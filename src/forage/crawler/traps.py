@@ -18,14 +18,15 @@ DEFAULT_PATH_QUERY_BUDGET = 60
 MAX_SEGMENTS = 20
 MAX_PARAMETERS = 20
 MAX_REPEATS = 3
+MAX_LENGTH = 2048
 EARLIEST_YEAR = 1970
 YEARS_AHEAD = 2
 
 _YEAR = re.compile(r"[0-9]{4}")
 _PART = re.compile(r"0?[1-9]|[12][0-9]|3[01]")
 _ISO_DATE = re.compile(r"([0-9]{4})-([0-9]{2})(?:-([0-9]{2}))?")
-# Three levels of a percent sign that was encoded again: %252F is data, %25252F unusual, one more is growth.
-_ENCODED_AGAIN = re.compile(r"%25(?:%?25){2}")
+# Three levels of a percent sign or ampersand that was encoded again: %252F is data, %25252F unusual, one more is growth.
+_ENCODED_AGAIN = re.compile(r"%25(?:%?25){2}|(?:amp(?:;|%3B)){3}", re.IGNORECASE)
 
 _YEAR_NAMES = frozenset(["year", "yr", "yyyy", "y", "cal_year", "calyear"])
 _MONTH_NAMES = frozenset(["month", "mon", "mo", "mm", "m", "cal_month", "calmonth"])
@@ -35,9 +36,11 @@ _DAY_NAMES = frozenset(["day", "dd", "d"])
 class TrapReason(StrEnum):
     """Why a URL was taken for part of an endless space."""
 
+    LONG_URL = "long-url"
     DEEP_PATH = "deep-path"
     REPEATED_SEGMENTS = "repeated-segments"
     MANY_PARAMETERS = "many-parameters"
+    REPEATED_PARAMETERS = "repeated-parameters"
     ENCODED_AGAIN = "encoded-again"
     FAR_DATE = "far-date"
     PATH_QUERY_BUDGET = "path-query-budget"
@@ -70,6 +73,8 @@ class TrapBudget:
 
     def admit(self, url: str) -> TrapReason | None:
         """None, and the URL counts from now on; or the reason why this fetch URL is refused."""
+        if len(url) > MAX_LENGTH:
+            return TrapReason.LONG_URL
         path, _, query = url.partition("?")
         origin = origin_of(path)
         segments = path[len(origin) + 1 :].split("/")
@@ -122,8 +127,12 @@ def _shape(segments: list[str], query: str) -> TrapReason | None:
         return TrapReason.DEEP_PATH
     if _repeats(named):
         return TrapReason.REPEATED_SEGMENTS
-    if query.count("&") >= MAX_PARAMETERS and sum(map(bool, query.split("&"))) > MAX_PARAMETERS:
-        return TrapReason.MANY_PARAMETERS
+    if query.count("&") >= MAX_REPEATS - 1:
+        pairs = [pair for pair in query.split("&") if pair]
+        if len(pairs) > MAX_PARAMETERS:
+            return TrapReason.MANY_PARAMETERS
+        if len(pairs) - len(set(pairs)) >= MAX_REPEATS - 1 and max(map(pairs.count, pairs)) >= MAX_REPEATS:
+            return TrapReason.REPEATED_PARAMETERS
     return None
 
 
