@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from forage.crawler import PageSkip as PageSkip
     from forage.crawler import Seed as Seed
     from forage.crawler import crawl as crawl
+    from forage.crawler import crawl_many as crawl_many
     from forage.crawler import crawl_stream as crawl_stream
     from forage.egress import EgressPolicy as EgressPolicy
     from forage.egress import classify_address as classify_address
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from forage.snapshots import resolve_source_ref as resolve_source_ref
 
 _FACES = {
-    "forage.crawler": "CrawlManifest CrawlPolicy Page PageFailure PageSkip Seed crawl crawl_stream",
+    "forage.crawler": "CrawlManifest CrawlPolicy Page PageFailure PageSkip Seed crawl crawl_many crawl_stream",
     "forage.egress": "EgressPolicy classify_address evaluate_url guarded_client",
     "forage.errors": (
         "BrowserError CaptureError EgressDeniedError EgressError EgressUnreachableError FetchError ForageError HistoryFullError "

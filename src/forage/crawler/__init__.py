@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from forage.crawler.manifest import SitemapCounters as SitemapCounters
     from forage.crawler.manifest import SkipReason as SkipReason
     from forage.crawler.manifest import row_to_json as row_to_json
+    from forage.crawler.many import ManyCrawls as ManyCrawls
+    from forage.crawler.many import crawl_many as crawl_many
     from forage.crawler.policy import CrawlPolicy as CrawlPolicy
     from forage.crawler.policy import Seed as Seed
     from forage.crawler.sitemaps import SitemapDocument as SitemapDocument
@@ -62,6 +64,7 @@ _FACES = {
     "frontier": "FollowContext",
     "links": "Link PageLinks extract_links",
     "manifest": ("CrawlCounts CrawlManifest HostStatistics ManifestError Page PageFailure PageSkip SitemapCounters SkipReason row_to_json"),
+    "many": "ManyCrawls crawl_many",
     "policy": "CrawlPolicy Seed",
     "sitemaps": "SitemapDocument SitemapKind SitemapUrl parse_sitemap",
     "soft404": "Answer MissingPage is_soft_404",

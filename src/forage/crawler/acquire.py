@@ -6,7 +6,7 @@ that a replay finds the links that the live crawl found.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -15,7 +15,7 @@ import trio
 
 from forage._codec import units
 from forage.crawler.discovery import FetchedDocument, Role, SitemapFinds, discover_sitemaps
-from forage.crawler.frontier import Entry
+from forage.crawler.frontier import Entry, host_key
 from forage.crawler.lanes import Outcome
 from forage.crawler.links import Link, extract_links
 from forage.crawler.manifest import Page, PageFailure, PageSkip, SkipReason
@@ -115,9 +115,19 @@ def looks_like_markup(body: bytes | str) -> bool:
 
 
 class LiveAcquirer:
-    """Fetches through the guard, stores what came, and reads its links."""
+    """Fetches through the guard, stores what came, and reads its links. ``on_host`` is told of a host before each request to it."""
 
-    def __init__(self, *, seed: Seed, seed_url: str, policy: CrawlPolicy, fetcher: Fetcher, store: SnapshotStore | None) -> None:
+    def __init__(
+        self,
+        *,
+        seed: Seed,
+        seed_url: str,
+        policy: CrawlPolicy,
+        fetcher: Fetcher,
+        store: SnapshotStore | None,
+        on_host: Callable[[str], None],
+    ) -> None:
+        self._on_host = on_host
         self._seed = seed
         self._seed_url = seed_url
         self._name = seed.id or seed_url
@@ -129,6 +139,7 @@ class LiveAcquirer:
 
     async def acquire(self, entry: Entry) -> Outcome:
         """Fetch, store and read one entry."""
+        self._on_host(entry.host)
         source_id = page_source_id(self._name, entry.url)
         if units(source_id) > MAX_SOURCE_ID_UNITS:
             return _failed(entry, FetchErrorKind.INVALID_URL, "the URL is too long to be cited: its source id has more than 1024 units")
@@ -164,6 +175,7 @@ class LiveAcquirer:
         return await discover_sitemaps(self._seed_url, fetch=self._document, judge=partial(judge_url, policy=self._policy.egress))
 
     async def _document(self, url: str, role: Role) -> FetchedDocument:
+        self._on_host(host_key(url))
         # What a site advertises to robots is asked for whatever its rules for pages say.
         result = await self._fetcher.fetch(Source(id=_document_id(url, role), url=url), store=self._store, obey_robots=False)
         snapshot = result.unwrap()

@@ -8,7 +8,9 @@ nothing new is numbered, which holds the whole crawl back.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from datetime import date
 
 import trio
 
@@ -16,6 +18,7 @@ from forage.crawler.acquire import Acquirer
 from forage.crawler.admission import Admission
 from forage.crawler.events import CrawlEvent, CrawlWarning, PageCaptured, PageFailed, UrlSkipped
 from forage.crawler.frontier import CommitOrder, Entry, Frontier, Turn
+from forage.crawler.journal import CrawlRecord
 from forage.crawler.lanes import HostHistory, Lanes, Outcome
 from forage.crawler.manifest import PageSkip, SitemapCounters, SkipReason
 from forage.crawler.policy import CrawlPolicy
@@ -31,19 +34,32 @@ Emit = Callable[[CrawlEvent], Awaitable[None]]
 class Crawl:
     """One crawl of one seed. ``run`` is called once; ``halt`` may be called at any time from the same thread."""
 
-    def __init__(self, *, seed_url: str, policy: CrawlPolicy, acquirer: Acquirer, tally: Tally, emit: Emit) -> None:
+    def __init__(
+        self,
+        *,
+        seed_url: str,
+        policy: CrawlPolicy,
+        acquirer: Acquirer,
+        tally: Tally,
+        emit: Emit,
+        record: CrawlRecord | None = None,
+        today: date | None = None,
+    ) -> None:
         self._seed_url = seed_url
         self._policy = policy
         self._acquirer = acquirer
         self._tally = tally
         self._emit = emit
+        self._record = record
         self._frontier = Frontier(scored=policy.should_follow is not None)
-        self._admission = Admission(self._frontier, policy, seed_url, TrapBudget())
+        self._admission = Admission(self._frontier, policy, seed_url, TrapBudget(now=today))
         self._order: CommitOrder[Outcome] = CommitOrder(
             self._frontier, window=policy.window, max_pages=policy.max_pages, apply=self._apply, stop=self._stop
         )
         self._arrivals: deque[tuple[Entry, Outcome]] = deque()
-        self._arrived = trio.lowlevel.ParkingLot()
+        self._notices: deque[CrawlEvent] = deque()
+        self._news = trio.lowlevel.ParkingLot()
+        self._fresh: set[int] = set()  # numbers whose outcome is not in the record yet
         self._halted: SkipReason | None = None
         self._working: set[trio.CancelScope] = set()
         self._applied_bytes = 0
@@ -58,14 +74,19 @@ class Crawl:
             for scope in self._working:
                 scope.cancel()
 
+    def notice(self, event: CrawlEvent) -> None:
+        """Hand an event that belongs to no entry to the consumer, in between; never waits."""
+        self._notices.append(event)
+        self._news.unpark_all()
+
     async def run(self) -> None:
         """Crawl until nothing is left or a budget is used up. Raises only what the consumer's side raises."""
         self._frontier.push(self._seed_url, dedupe_key(self._seed_url), 0)
-        await self._discover()
         async with trio.open_nursery() as nursery:
             lanes = Lanes(nursery, decide=self._decide, work=self._work, deliver=self._deliver, per_host=self._policy.per_host)
             if self._policy.max_seconds is not None:
                 nursery.start_soon(self._out_of_time, self._policy.max_seconds)
+            await self._discover()
             await self._drive(lanes)
             nursery.cancel_scope.cancel()  # ends the timer; every lane is idle by now
         await self._close()
@@ -74,7 +95,14 @@ class Crawl:
         """Sitemap URLs enter at depth 1, before any page's links."""
         if self._policy.discovery == "links" or self._policy.max_pages < 2 or self._policy.max_depth < 1:
             return
-        found = await self._acquirer.discover()
+        found = None if self._record is None else self._record.sitemaps()
+        if found is None:
+            with trio.CancelScope() as scope, self._haltable(scope):
+                found = await self._acquirer.discover()
+            if found is None:
+                return
+            if self._record is not None:
+                await self._record.keep_sitemaps(found)
         for link in found.links:
             key = dedupe_key(link.url)
             self._admission.offer(link, key, page_url=self._seed_url, depth=1, committed=0)
@@ -99,11 +127,26 @@ class Crawl:
                 turn = self._order.next_entry()
             if turn is Turn.DONE:
                 return
-            if not self._arrivals:
-                await self._arrived.park()
-            while self._arrivals:
-                for entry, outcome in self._order.arrive(*self._arrivals.popleft()):
-                    await self._commit(entry, outcome)
+            while not self._arrivals and not self._notices:
+                await self._news.park()
+            await self._take_news()
+
+    async def _take_news(self) -> None:
+        """Record what arrived, then commit what is next in order, then pass on what else there is to say."""
+        arrived = list(self._arrivals)
+        self._arrivals.clear()
+        if self._record is not None:
+            fresh = [(entry, outcome) for entry, outcome in arrived if entry.number in self._fresh]
+            self._fresh.difference_update(entry.number for entry, _ in fresh)
+            if fresh and (trouble := await self._record.keep(fresh)) is not None:
+                self._record = None
+                self._tally.warn(trouble)
+                self._notices.append(CrawlWarning(message=trouble))
+        for one in arrived:
+            for entry, outcome in self._order.arrive(*one):
+                await self._commit(entry, outcome)
+        while self._notices:
+            await self._emit(self._notices.popleft())
 
     async def _commit(self, entry: Entry, outcome: Outcome) -> None:
         self._tally.commit(entry, outcome)
@@ -127,17 +170,31 @@ class Crawl:
         return Outcome(skip=PageSkip(url=entry.url, reason=reason, depth=entry.depth, detail=detail))
 
     async def _work(self, entry: Entry) -> Outcome:
-        with trio.CancelScope() as scope:
-            self._working.add(scope)
-            try:
-                return await self._acquirer.acquire(entry)
-            finally:
-                self._working.discard(scope)
+        if self._record is not None:
+            known = self._record.find(entry)
+            if known is not None:
+                await trio.lowlevel.checkpoint()
+                return known
+        with trio.CancelScope() as scope, self._haltable(scope):
+            outcome = await self._acquirer.acquire(entry)
+            self._fresh.add(entry.number)
+            return outcome
         return Outcome(skip=PageSkip(url=entry.url, reason=self._halted or SkipReason.INTERRUPTED, depth=entry.depth))
+
+    @contextmanager
+    def _haltable(self, scope: trio.CancelScope) -> Iterator[None]:
+        """What runs in ``scope`` is given up by `halt`."""
+        if self._halted is not None:
+            scope.cancel()
+        self._working.add(scope)
+        try:
+            yield
+        finally:
+            self._working.discard(scope)
 
     def _deliver(self, entry: Entry, outcome: Outcome) -> None:
         self._arrivals.append((entry, outcome))
-        self._arrived.unpark_all()
+        self._news.unpark_all()
 
     def _apply(self, entry: Entry, outcome: Outcome) -> bool:
         for key in outcome.covered:

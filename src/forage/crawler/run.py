@@ -1,0 +1,232 @@
+"""One crawl on tools that it may share: the fetcher, the store, the state file.
+
+Owns who holds what and for how long, and what a resumed crawl owes its hosts. The doors in front of it (`stream`, `many`) decide how a
+caller sees the result.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, date, datetime, timedelta
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import ada_url
+import attrs
+import trio
+
+from forage._codec import dump_compact
+from forage.crawler.acquire import Acquirer, LiveAcquirer, ReplayAcquirer
+from forage.crawler.engine import Crawl
+from forage.crawler.events import CrawlEvent, HostPaused
+from forage.crawler.journal import CrawlRecord, Journal
+from forage.crawler.manifest import CrawlManifest
+from forage.crawler.policy import CrawlPolicy, Seed, describe_policy
+from forage.crawler.tally import Tally
+from forage.crawler.urls import canonical_url
+from forage.egress import Dialer, Resolver
+from forage.errors import InvalidPolicyError
+from forage.fetch import DEFAULT_USER_AGENT, ClockState, Fetcher, Renderer, WaitReason
+from forage.snapshots import SnapshotStore
+
+__all__ = ["CrawlTools", "Seams", "check_seed", "open_tools", "run_crawl", "unwrapped_nursery", "utc_now"]
+
+Emit = Callable[[CrawlEvent], Awaitable[None]]
+
+_PAUSES = frozenset({WaitReason.PAUSE, WaitReason.RETRY})
+
+
+@attrs.frozen(kw_only=True)
+class Seams:
+    """What a caller may replace."""
+
+    store: SnapshotStore | None
+    renderer: Renderer | None
+    resolver: Resolver | None
+    dialer: Dialer | None
+    utc_now: Callable[[], datetime]
+
+
+def utc_now() -> datetime:
+    """The wall clock, for recorded times only."""
+    return datetime.now(UTC)
+
+
+def check_seed(seed: Seed | str, policy: CrawlPolicy, store: SnapshotStore | None) -> Seed:
+    """The seed as a value. Raises InvalidPolicyError for what cannot be started."""
+    if isinstance(seed, str):
+        seed = Seed(url=seed)
+    if not isinstance(seed, Seed):
+        raise InvalidPolicyError("seed", "a URL as text or a Seed", got=seed)
+    if not isinstance(policy, CrawlPolicy):
+        raise InvalidPolicyError("policy", "a CrawlPolicy", got=policy)
+    if policy.mode == "replay" and store is None:
+        raise InvalidPolicyError("store", "the store to replay from, when mode is 'replay'")
+    return seed
+
+
+@asynccontextmanager
+async def unwrapped_nursery() -> AsyncIterator[trio.Nursery]:
+    """A nursery that is no business of the caller: a single exception leaves it as it was raised, not in a group of one."""
+    try:
+        async with trio.open_nursery() as nursery:
+            yield nursery
+    except BaseExceptionGroup as group:
+        if len(group.exceptions) == 1 and not isinstance(group.exceptions[0], BaseExceptionGroup):
+            raise group.exceptions[0] from group.exceptions[0].__cause__
+        raise
+
+
+class CrawlTools:
+    """What the crawls of one call share: connections, robots.txt and clocks through the fetcher, and the state file."""
+
+    def __init__(self, policy: CrawlPolicy, seams: Seams, journal: Journal | None) -> None:
+        self.policy = policy
+        self.seams = seams
+        self.journal = journal
+        self.fetcher: Fetcher | None = None
+        self._listeners: dict[str, list[Crawl]] = {}
+        self._began = trio.current_time()
+        self._met: set[str] = set()
+
+    def warm(self, host: str, *, resumed: bool) -> None:
+        """Before the first request of a resumed crawl to a host: an earlier process may have asked it up to the moment we began."""
+        if self.fetcher is None or host in self._met:
+            return
+        self._met.add(host)
+        if resumed:
+            since = trio.current_time() - self._began
+            self.fetcher.restore_clocks({host: ClockState(since_start=since, paused_for=0.0)})
+
+    def restore_pauses(self) -> None:
+        """Keep the pauses that hosts asked an earlier process for."""
+        if self.journal is None or self.fetcher is None:
+            return
+        now = self.seams.utc_now()
+        for host, until in self.journal.pauses():
+            if until > now:
+                self.fetcher.restore_clocks({host: ClockState(paused_for=(until - now).total_seconds())})
+
+    def listen(self, host: str, crawl: Crawl) -> None:
+        """Tell ``crawl`` when ``host`` pauses."""
+        crawls = self._listeners.setdefault(host, [])
+        if crawl not in crawls:
+            crawls.append(crawl)
+
+    def on_wait(self, host: str, until: float, why: WaitReason) -> None:
+        """The fetcher's word that a request to a host waits."""
+        seconds = until - trio.current_time()
+        if why not in _PAUSES or seconds <= 0:
+            return
+        for crawl in self._listeners.get(host, ()):
+            crawl.notice(HostPaused(host=host, seconds=seconds, why=why.value))
+
+    def on_pause(self, host: str, seconds: float) -> None:
+        """The fetcher's word that a host asked to be left alone."""
+        if self.journal is not None:
+            self.journal.pause(host, self.seams.utc_now() + timedelta(seconds=seconds))
+
+
+@asynccontextmanager
+async def open_tools(
+    policy: CrawlPolicy, seams: Seams, *, state: Path | None = None, user_agent: str | None = None
+) -> AsyncIterator[CrawlTools]:
+    """Open what crawls under ``policy`` share. Raises InvalidPolicyError for a state file that cannot be used."""
+    journal = None if state is None else await trio.to_thread.run_sync(Journal, state, abandon_on_cancel=False)
+    try:
+        tools = CrawlTools(policy, seams, journal)
+        if policy.mode == "replay":
+            yield tools
+            return
+        async with _fetcher(tools, user_agent) as fetcher:
+            tools.fetcher = fetcher
+            tools.restore_pauses()
+            yield tools
+    finally:
+        if journal is not None:
+            journal.close()
+
+
+def _fetcher(tools: CrawlTools, user_agent: str | None) -> Fetcher:
+    policy, seams = tools.policy, tools.seams
+    return Fetcher(
+        egress=policy.egress,
+        resolver=seams.resolver,
+        dialer=seams.dialer,
+        user_agent=user_agent or policy.user_agent or DEFAULT_USER_AGENT,
+        delay=policy.delay,
+        per_host=policy.per_host,
+        max_crawl_delay=policy.max_crawl_delay,
+        max_retry_wait=policy.max_retry_wait,
+        on_wait=tools.on_wait,
+        retries=policy.retries,
+        attempt_seconds=policy.attempt_seconds,
+        max_response_bytes=policy.max_response_bytes,
+        obey_robots=policy.obey_robots,
+        robots_on_error=policy.robots_on_error,
+        render=policy.render,
+        renderer=seams.renderer,
+        utc_now=seams.utc_now,
+    )
+
+
+async def run_crawl(tools: CrawlTools, seed: Seed, emit: Emit, *, started: Callable[[Crawl], None]) -> CrawlManifest:
+    """Crawl from one seed and answer with the account. Raises InvalidPolicyError (state of another policy) and what ``emit`` raises."""
+    policy, seams = tools.policy, tools.seams
+    seed_url = canonical_url(seed.url) or _without_secrets(seed.url)
+    settings = describe_policy(policy)
+    digest = hashlib.sha256(dump_compact(settings).encode()).hexdigest()
+    begin = _instant(seams.utc_now())
+    record: CrawlRecord | None = None
+    if tools.journal is not None:
+        record = tools.journal.begin(seed.id or seed_url, digest, begin)
+        begin = record.started
+    tally = Tally()
+    resumed = record is not None and record.resumed
+    today = date.fromisoformat(begin[:10])  # a resumed crawl judges calendars by the day on which it began
+
+    def on_host(host: str) -> None:
+        tools.warm(host, resumed=resumed)
+        tools.listen(host, running)
+
+    acquirer = _acquirer(tools, seed, seed_url, on_host)
+    running = Crawl(seed_url=seed_url, policy=policy, acquirer=acquirer, tally=tally, emit=emit, record=record, today=today)
+    started(running)
+    await running.run()
+    return tally.manifest(
+        seed=seed_url,
+        mode=policy.mode,
+        policy=settings,
+        policy_digest=digest,
+        started_at=begin,
+        ended_at=_instant(seams.utc_now()),
+        tool=f"forage/{_version()}",
+        sitemaps=running.sitemaps,
+    )
+
+
+def _acquirer(tools: CrawlTools, seed: Seed, seed_url: str, on_host: Callable[[str], None]) -> Acquirer:
+    store = tools.seams.store
+    if tools.fetcher is not None:
+        return LiveAcquirer(seed=seed, seed_url=seed_url, policy=tools.policy, fetcher=tools.fetcher, store=store, on_host=on_host)
+    assert store is not None
+    return ReplayAcquirer(seed=seed, seed_url=seed_url, policy=tools.policy, store=store)
+
+
+def _without_secrets(url: str) -> str:
+    """A URL that the guard will refuse, as it may stand in a manifest."""
+    parsed = ada_url.URL(url)
+    return f"{parsed.protocol}//{parsed.host}{parsed.pathname}"
+
+
+def _instant(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _version() -> str:
+    try:
+        return version("forage-crawl")
+    except PackageNotFoundError:  # a source tree on the path, not installed
+        return "0"
