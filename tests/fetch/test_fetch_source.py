@@ -66,6 +66,27 @@ async def test_a_refused_redirect_carries_its_whole_target(autojump_clock: Clock
     assert site.asked == [A]
 
 
+async def test_a_refused_target_never_carries_credentials(autojump_clock: Clock) -> None:
+    async with open_site({A: redirect("https://u:secret@site.test/b?q=1")}) as site:
+        result = await site.fetcher.fetch(A)
+    assert result.error is not None
+    assert result.error.reason == "CREDENTIALS"
+    assert "secret" not in repr(result)
+
+
+@pytest.mark.parametrize(
+    ("location", "target"),
+    [
+        ("/é?q=1#ü".encode().decode("latin-1"), "https://site.test/%C3%A9?q=1#%C3%BC"),
+        ("/\xe9?q=1#x", "https://site.test/%E9?q=1#x"),
+    ],
+)
+async def test_octets_of_a_location_are_read_as_the_guard_reads_them(location: str, target: str, autojump_clock: Clock) -> None:
+    routes = {A: redirect(location), target.partition("#")[0]: html()}
+    async with open_site(routes) as site:
+        assert (await site.fetcher.fetch(A)).unwrap().url == target
+
+
 @pytest.mark.parametrize(
     ("location", "kind"),
     [

@@ -15,6 +15,7 @@ from ada_url import URL
 from forage._codec import units
 from forage.egress import EgressPolicy, JudgedUrl, Redirect, RedirectChain, forwarded_headers, judge_redirect, judge_url
 from forage.errors import EgressDeniedError, FetchErrorKind, InvalidSnapshotError
+from forage.fetch.answer import Answer, without_query
 from forage.fetch.conditional import NO_VALIDATORS, Validators, validators_of
 from forage.fetch.cookies import HopCookies
 from forage.fetch.politeness import WaitTooLongError
@@ -23,7 +24,7 @@ from forage.fetch.rendering import Renderer, render_over, wants_render
 from forage.fetch.result import FetchFailure, FetchResult, Source
 from forage.fetch.robots import Robots
 from forage.fetch.robots_client import ACCEPT_ENCODING
-from forage.fetch.sender import Answer, Sender, Wanted, denial, without_query
+from forage.fetch.sender import Sender, Wanted, denial
 from forage.fetch.settings import DEFAULT_ACCEPT, FetchSettings, Render
 from forage.snapshots import MAX_URL_UNITS, Snapshot, body_bytes
 
@@ -107,7 +108,7 @@ class Acquisition:
             if redirect is None:
                 return await self._finish(chain.current.url + fragment, answer)
             self._redirects.append(chain.current.url + fragment)
-            fragment = _fragment(answer.header("location") or "", chain.current.url)
+            fragment = _fragment(answer.location or "", chain.current.url)
             headers = self._without_conditions(forwarded_headers(headers, redirect))
             chain = redirect.chain
 
@@ -198,7 +199,7 @@ class Acquisition:
         except EgressDeniedError as exc:
             failure = denial(exc)
             # The whole target, query and all, for whoever decides to go there: it is data of the result, not text of a message.
-            target = _resolved(answer.header("location") or "", chain.current.url) or failure.target
+            target = _resolved(answer.location or "", chain.current.url) or failure.target
             raise _Failed(attrs.evolve(failure, target=target)) from exc
         return redirect
 
@@ -273,10 +274,12 @@ class Acquisition:
 
 
 def _resolved(location: str, base: str) -> str | None:
+    """The target of a redirect as a URL; None for what is none or holds credentials, which go nowhere."""
     try:
-        return URL(location, base).href
+        parsed = URL(location, base)
     except ValueError:
         return None
+    return None if parsed.username or parsed.password else parsed.href
 
 
 def _fragment(text: str, base: str | None) -> str:

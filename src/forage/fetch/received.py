@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from forage.fetch.sender import Answer, without_query
+from forage.fetch.answer import Answer, without_query
 from forage.snapshots import Snapshot, build_snapshot
 
 __all__ = ["recorded_time", "snapshot_of"]

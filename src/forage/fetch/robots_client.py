@@ -13,10 +13,11 @@ import attrs
 
 from forage.egress import EgressPolicy, RedirectChain, judge_redirect, judge_url
 from forage.errors import EgressCode, EgressDeniedError, FetchErrorKind
+from forage.fetch.answer import Answer
 from forage.fetch.result import FetchFailure
 from forage.fetch.robots_outcome import RobotsEntry, RobotsReply
 from forage.fetch.robots_rules import MAX_ROBOTS_BYTES
-from forage.fetch.sender import Answer, Sender, Wanted, denial
+from forage.fetch.sender import Sender, Wanted, denial
 from forage.fetch.settings import FetchSettings
 
 __all__ = ["ACCEPT_ENCODING", "RobotsClient"]

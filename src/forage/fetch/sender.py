@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import attrs
 import trio
 
-from forage.egress import CaptureFacts, EgressSession, JudgedUrl, OpenExchange
+from forage.egress import EgressSession, JudgedUrl, OpenExchange
 from forage.errors import (
     EgressCode,
     EgressDeniedError,
@@ -22,12 +22,13 @@ from forage.errors import (
     FetchErrorKind,
     ResponseTooLargeError,
 )
+from forage.fetch.answer import Answer, without_query
 from forage.fetch.politeness import HostClock, HostClocks, WaitReason, WaitTooLongError
 from forage.fetch.result import FetchFailure
 from forage.fetch.retry import backoff_seconds, may_retry, read_retry_after
 from forage.fetch.settings import FetchSettings
 
-__all__ = ["Answer", "Sender", "Wanted", "denial", "without_query"]
+__all__ = ["Sender", "Wanted", "denial"]
 
 _MOST_GROUPS = 100_000
 
@@ -47,11 +48,6 @@ def denial(exc: EgressDeniedError) -> FetchFailure:
     return FetchFailure(kind=kind, message=str(exc), reason=exc.code.value, target=exc.target)
 
 
-def without_query(url: str) -> str:
-    """A URL as it may stand in a message."""
-    return url.partition("#")[0].partition("?")[0]
-
-
 @attrs.frozen(kw_only=True)
 class Wanted:
     """Which bodies are read: those of statuses for which ``of`` is true, at most ``limit`` bytes (None: the session's own ceiling).
@@ -62,47 +58,6 @@ class Wanted:
     of: Callable[[int], bool]
     limit: int | None = None
     cut: int | None = None
-
-
-@attrs.frozen(kw_only=True)
-class AnswerHead:
-    """What the judgement of redirects reads."""
-
-    status: int
-    headers: tuple[tuple[bytes, bytes], ...]
-
-
-@attrs.frozen(kw_only=True)
-class Answer:
-    """What one request came to. ``failure`` and a ``status`` may both be there: a body that broke off has a head.
-
-    ``body`` is None where it was not wanted or not whole. ``warnings`` are codes of the wire.
-    """
-
-    url: str
-    status: int | None = None
-    headers: tuple[tuple[bytes, bytes], ...] = ()
-    body: bytes | None = attrs.field(default=None, repr=False)
-    warnings: tuple[str, ...] = ()
-    facts: CaptureFacts | None = attrs.field(default=None, repr=False)
-    failure: FetchFailure | None = None
-    retry_after: float | None = None
-    sent: bool = True
-
-    @property
-    def head(self) -> AnswerHead:
-        """Status (0 where there is none) and fields."""
-        return AnswerHead(status=self.status or 0, headers=self.headers)
-
-    def values(self, name: str) -> list[str]:
-        """The values of a field, each as latin-1 text, in wire order."""
-        wanted = name.encode("ascii")
-        return [value.decode("latin-1") for key, value in self.headers if key.lower() == wanted]
-
-    def header(self, name: str) -> str | None:
-        """The values of a field joined by a comma, None when it is absent."""
-        values = self.values(name)
-        return ", ".join(values) if values else None
 
 
 class Sender:
