@@ -21,9 +21,14 @@ OVERRIDES = OWN / "overrides.toml"
 # Overridden cases by the decision or rule that supersedes them. Another number is other behaviour: overrides.toml says why.
 OVERRIDDEN: dict[str, int] = {
     "M1": 1,
-    "M6": 1,
+    "M3": 1,
+    "M4": 1,
+    "M6": 2,
+    "M9": 1,
     "M10": 13,
+    "M11": 2,
     "M12": 1,
+    "M4, M7, M10, M15": 1,
     "G1": 23,
     "G2": 1,
     "F2": 1,

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from forage._codec import JsonError, load_json
 from forage.errors import CaptureError
 from forage.mirror.cache import CacheRoot, CacheRootError, Entry, content_hash
+from forage.mirror.canonical import canonical_json
 from forage.mirror.keys import body_path, key_hash, sidecar_path
 from forage.mirror.sidecar import (
     DynamicEntry,
     DynamicEntryError,
     Sidecar,
     SidecarError,
-    canonical_json,
     dynamic_entry_error,
     merge_dynamic,
     parse_sidecar,

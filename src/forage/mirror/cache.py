@@ -40,7 +40,7 @@ from forage.mirror.sidecar import (
     parse_sidecar,
 )
 
-__all__ = ["MAX_BODY_BYTES", "MAX_SIDECAR_BYTES", "CacheRoot", "CacheRootError", "Entry", "content_hash", "utc_text"]
+__all__ = ["MAX_BODY_BYTES", "MAX_SIDECAR_BYTES", "CacheRoot", "CacheRootError", "Entry", "content_hash", "utc_text", "writing"]
 
 MAX_SIDECAR_BYTES: Final = 16 << 20
 MAX_BODY_BYTES: Final = 1 << 30
@@ -78,7 +78,8 @@ def content_hash(body: bytes) -> str:
 
 
 @contextlib.contextmanager
-def _writing() -> Iterator[None]:
+def writing() -> Iterator[None]:
+    """Operating system errors of the block become CacheRootError, without any path."""
     try:
         yield
     except OSError as exc:
@@ -103,8 +104,12 @@ class CacheRoot:
 
     def read_body(self, key: str) -> bytes | None:
         """The stored bytes of a key, None when there are none. Raises CacheRootError when they cannot be read."""
+        return self.read_file(body_path(key_hash(key)))
+
+    def read_file(self, name: str) -> bytes | None:
+        """The bytes of a file of the root, None when it is not there. Raises CacheRootError when it cannot be read."""
         try:
-            return self._read(body_path(key_hash(key)), MAX_BODY_BYTES)
+            return self._read(name, MAX_BODY_BYTES)
         except FileReadError as exc:
             raise CacheRootError("a body cannot be read") from exc
 
@@ -201,7 +206,7 @@ class CacheRoot:
     def _publish(self, name: str, data: bytes, *, sync: bool) -> None:
         """Write beside, sync, rename into place. ``sync`` makes the entry of the directory durable too."""
         final = self.path / name
-        with _writing():
+        with writing():
             (self.path / "tmp").mkdir(parents=True, exist_ok=True)
             final.parent.mkdir(parents=True, exist_ok=True)
             suffix = ".json.part" if final.suffix else ".part"

@@ -10,7 +10,9 @@ from typing import Final
 
 from ada_url import URL
 
-__all__ = ["host_and_path", "is_beacon", "is_fetchable", "is_unmirrorable"]
+from forage.mirror.keys import split_key
+
+__all__ = ["host_and_path", "is_beacon", "is_fetchable", "is_mirrorable_key", "is_unmirrorable"]
 
 _ASCII: Final = re.ASCII | re.IGNORECASE
 _INERT: Final = re.compile(r"(?:data|javascript|mailto|blob|about|tel|vbscript):", _ASCII)
@@ -72,3 +74,9 @@ def is_beacon(original: str) -> bool:
 def is_unmirrorable(original: str) -> bool:
     """True when the capture pass never asks for this original."""
     return not is_fetchable(original) or is_beacon(original)
+
+
+def is_mirrorable_key(key: str) -> bool:
+    """False for a key whose original is never fetched. A key without separator stays in, to be reported."""
+    parts = split_key(key)
+    return parts is None or not is_unmirrorable(parts[1])

@@ -1,13 +1,11 @@
 """Sidecars: what is known about one capture, as canonical JSON (pure).
 
-Owns the schema (versions 1 to 3 are read, 3 is written), its canonical text, the recorded children in ``dynamic`` and their merging. It
-opens no file. Unknown members are carried over, so that other programs may keep theirs. Format: JSON as JavaScript writes it, members
-sorted by UTF-16 units at every level, one line.
+Owns the schema (versions 1 to 3 are read, 3 is written), the recorded children in ``dynamic`` and their merging. It opens no file. Unknown
+members are carried over, so that other programs may keep theirs.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -15,11 +13,12 @@ from typing import Any, Final
 
 import attrs
 
-from forage._codec import JsonError, is_well_formed, load_json, utf16_key
+from forage._codec import JsonError, load_json, utf16_key
 from forage.errors import CaptureError
+from forage.mirror.canonical import canonical_json
 from forage.mirror.interstitial import Interstitial
 from forage.mirror.keys import RAW_FLAGS, split_key
-from forage.snapshots.javascript import js_integer, js_integer_text, js_key_order, quote_json
+from forage.snapshots.javascript import js_integer
 
 __all__ = [
     "SIDECAR_VERSION",
@@ -30,7 +29,6 @@ __all__ = [
     "Sidecar",
     "SidecarError",
     "SidecarFault",
-    "canonical_json",
     "check_content_type",
     "dynamic_entry_error",
     "merge_dynamic",
@@ -44,7 +42,6 @@ VIA_PROBE: Final = "remaster-verify"  # the name that stores already hold for wh
 VIAS: Final = (VIA_PROBE, "manual")
 _LONGEST_METADATA: Final = 1000  # bytes of {"contentType":...}: what object stores take as metadata
 
-_LONE: Final = re.compile("[\ud800-\udfff]")
 _INSTANT: Final = re.compile(r"[0-9]{4}-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(\.[0-9]+)?(?:Z|[+-]([0-9]{2}):([0-9]{2}))")
 
 
@@ -78,56 +75,6 @@ class SidecarError(CaptureError):
 
 class DynamicEntryError(CaptureError, TypeError):
     """A recorded child, new or stored, is malformed or contradicts another; nothing was written."""
-
-
-def canonical_json(value: object) -> str:
-    """The one spelling of a JSON value. Numbers are doubles; a lone surrogate is escaped. Raises JsonError when nested too deep."""
-    try:
-        return _canonical(value)
-    except RecursionError as exc:
-        raise JsonError("nested too deep") from exc
-
-
-def _canonical(value: object) -> str:
-    match value:
-        case None | bool():
-            return "null" if value is None else "true" if value else "false"
-        case str():
-            return _quote(value)
-        case int() | float():
-            return _number(value)
-        case Mapping():
-            names = js_key_order(sorted(value, key=utf16_key))
-            return "{" + ",".join(f"{_quote(name)}:{_canonical(value[name])}" for name in names) + "}"
-        case list() | tuple():
-            return "[" + ",".join(map(_canonical, value)) + "]"
-    raise TypeError(f"not a JSON value: {type(value).__name__}")
-
-
-def _quote(text: str) -> str:
-    if is_well_formed(text):
-        return quote_json(text)
-    # Two halves that stand side by side are one character to a JavaScript reader.
-    joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-    return _LONE.sub(lambda found: f"\\u{ord(found[0]):04x}", quote_json(joined))
-
-
-def _number(value: float) -> str:
-    whole = js_integer(value)
-    if whole is not None:
-        return js_integer_text(whole)
-    try:
-        double = float(value)
-    except OverflowError:
-        return "null"
-    if not math.isfinite(double):
-        return "null"
-    mantissa, _, exponent = repr(double).partition("e")
-    power = int(exponent or 0)
-    if not -7 < power < 0:
-        return mantissa if power == 0 else f"{mantissa}e{power}"
-    sign, digits = ("-", mantissa[1:]) if double < 0 else ("", mantissa)
-    return f"{sign}0.{'0' * (-power - 1)}{digits.replace('.', '')}"
 
 
 @attrs.frozen(kw_only=True)

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import base64
+import json
 import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from forage._codec import load_json
-from forage.errors import CaptureError
+from forage.errors import BrowserError, CaptureError, ForageError, InvalidPolicyError
 from forage.mirror import keys
+from forage.mirror.archive import Archive, ArchiveReply, ArchiveRequestError
 from forage.mirror.cache import CacheRoot, Entry
+from forage.mirror.canonical import canonical_json
+from forage.mirror.capture import Capturer
+from forage.mirror.fixpoint import Seams, crawl
 from forage.mirror.interstitial import detect_interstitial
 from forage.mirror.leaks import (
     RequestClass,
@@ -23,11 +32,17 @@ from forage.mirror.leaks import (
     map_foreign,
     url_origin,
 )
-from forage.mirror.localize import localize, strip_chrome
+from forage.mirror.ledgers import Ledgers, verified_rows
+from forage.mirror.localize import RULE_VERSION, localize, strip_chrome
 from forage.mirror.originals import is_beacon, is_fetchable, is_unmirrorable
 from forage.mirror.policy import EscapePolicy, compile_policy
+from forage.mirror.probe import ProbeSession, RenderReport, RequestRecord
 from forage.mirror.requisites import extract_requisites
-from forage.mirror.sidecar import DynamicEntryError, SidecarError, canonical_json, dynamic_entry_error
+from forage.mirror.server import MirrorServer
+from forage.mirror.sidecar import DynamicEntryError, SidecarError, dynamic_entry_error
+from forage.mirror.site import CspMode, Site
+from forage.mirror.summary import CaptureEntry, CaptureSummary
+from forage.mirror.verifier import RootReport, verify_root
 from tests.vector_runner.model import Case, adapter, differs
 
 
@@ -310,3 +325,347 @@ def check_sidecars(case: Case) -> str | None:
                 return differs("error", got and got.split()[0], want and want.split()[0])
             case other:
                 return f"unknown op {other}"
+
+
+class Replay:
+    """The archive of a case: exact URLs to answers, everything else refuses the connection."""
+
+    def __init__(self, answers: dict[str, Any]) -> None:
+        self._answers = answers
+        self.requests: list[str] = []
+
+    async def fetch(self, url: str) -> ArchiveReply:
+        self.requests.append(url)
+        row = self._answers.get(url, {"throw": "connection refused"})
+        if "throw" in row:
+            raise ArchiveRequestError(row["throw"])
+        return ArchiveReply(status=row.get("status", 200), content_type=row.get("contentType", ""), body=content(row))
+
+    def archive(self, max_requests: int | None = None) -> Archive:
+        return Archive(self.fetch, delay=0.0, attempts=1, max_requests=max_requests, random=lambda: 0.0, utc_now=fixed_clock)
+
+
+def fixed_clock() -> datetime:
+    return datetime.fromisoformat(NOW)
+
+
+def tree_differs(root: Path, expected: dict[str, dict[str, str]]) -> str | None:
+    found = read_tree(root, without=(".crawl/",))
+    wanted = {name: content(row) for name, row in expected.items()}
+    return first(
+        differs("files", sorted(found), sorted(wanted)),
+        *(differs(name, found[name], wanted[name]) for name in wanted if name in found),
+    )
+
+
+def entry_members(entry: CaptureEntry) -> dict[str, Any]:
+    return {"key": entry.key, "hash": entry.digest, "status": entry.status, "action": entry.action, "flag": entry.flag}
+
+
+def summary_members(summary: CaptureSummary) -> dict[str, Any]:
+    return {
+        "key": summary.key,
+        "hash": keys.key_hash(summary.key),
+        "entries": [entry_members(entry) for entry in summary.entries],
+        "fetched": summary.fetched,
+        "skipped": summary.skipped,
+        "failures": [{"key": failure.key, "error": failure.error} for failure in summary.failures],
+    }
+
+
+@adapter("wayback/capture.json")
+async def check_capture(case: Case) -> str | None:
+    given, out = case.plain("in"), case.plain("out")
+    with tempfile.TemporaryDirectory() as folder:
+        root, replay = Path(folder), Replay(given["replay"])
+        write_tree(root, given["root"])
+        capture = Capturer(CacheRoot(root), replay.archive(), utc_now=fixed_clock, requisites=given.get("requisites", True))
+        entries: list[CaptureEntry] = []
+        line: str | None
+        try:
+            summary = await capture(given["url"], on_entry=entries.append)
+        except CaptureError as exc:
+            kind = "TypeError" if isinstance(exc, TypeError) else "SyntaxError" if isinstance(exc, SidecarError) else "Error"
+            line = first(
+                differs("error", kind, out.get("error", {}).get("type")),
+                differs("entries", [entry_members(entry) for entry in entries], out.get("onEntry", [])),
+            )
+        else:
+            line = differs("summary", summary_members(summary), out.get("summary"))
+        return first(line, differs("requests", replay.requests, out["requests"]), tree_differs(root, out["root"]))
+
+
+# The recorded number of the rewriting rule stands for the one in force (M10).
+RECORDED_RULE, LIVE_RULE = '"ruleVersion":2', f'"ruleVersion":{RULE_VERSION}'
+
+
+class ScriptedProbe:
+    """A probe that reports the renders of a case: the n-th of a document, the last one again and again."""
+
+    together = 1
+
+    def __init__(self, renders: dict[str, Any], *, present: bool) -> None:
+        self._renders = renders
+        self._present = present
+        self._done: Counter[str] = Counter()
+
+    async def available(self) -> bool:
+        return self._present
+
+    async def browser(self) -> str | None:
+        return None
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[ProbeSession]:
+        yield self
+
+    async def render(self, url: str) -> RenderReport:
+        path = url.removeprefix("http://local/web")
+        key = next((key for key in self._renders if keys.format_capture_path(key) == path), "")
+        script = self._renders.get(key, [])
+        step = script[min(self._done[key], len(script) - 1)] if script else {"requests": []}
+        self._done[key] += 1
+        if "throw" in step:
+            raise BrowserError(step["throw"])
+        records = [
+            RequestRecord(url=row["url"], resource_type=row.get("resourceType"), status=row.get("status"), failure=row.get("failure"))
+            for row in step.get("requests", ())
+        ]
+        return RenderReport(requests=tuple(records), console=tuple(step.get("console", ())))
+
+
+@asynccontextmanager
+async def serve_unheard(site: Site) -> AsyncIterator[MirrorServer]:
+    """A server that nobody calls: what it would answer is asked of the serving core."""
+    yield MirrorServer(url="http://local", log=None)
+
+
+def crawl_options(given: dict[str, Any]) -> dict[str, Any]:
+    options = given["options"]
+    names = {
+        "maxIterations": "max_iterations",
+        "maxRequests": "max_requests",
+        "force": "force",
+        "staticOnly": "static_only",
+        "dryRun": "dry_run",
+        "har": "har",
+    }
+    known = {"delayMs", "browser", "timeout"}
+    unknown = set(options) - set(names) - known
+    if unknown:
+        raise KeyError(f"options that nothing checks: {sorted(unknown)}")
+    return {names[name]: value for name, value in options.items() if name in names}
+
+
+def live_rule(files: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+    return {
+        name: {"text": row["text"].replace(RECORDED_RULE, LIVE_RULE)} if name.endswith(".jsonl") and "text" in row else row
+        for name, row in files.items()
+    }
+
+
+def read_text(path: Path) -> str | None:
+    return path.read_text("utf-8", "surrogatepass") if path.exists() else None
+
+
+def har_differs(root: Path, expected: dict[str, Any]) -> str | None:
+    """Names, schema and URLs (M11); a recorded value is the original's own format, whose requests are the same URLs."""
+    found = {name: data for name, data in read_tree(root).items() if name.startswith(".crawl/har/")}
+    line = differs("har files", sorted(found), sorted(expected))
+    for name, data in found.items():
+        wanted = expected.get(name, {"urls": []})
+        urls = [row["url"] for row in json.loads(wanted)["requests"]] if isinstance(wanted, str) else wanted["urls"]
+        log = json.loads(data)["log"]
+        line = first(
+            line,
+            differs("har version", log["version"], "1.2"),
+            differs("har URLs", [entry["request"]["url"] for entry in log["entries"]], urls),
+            differs("har findings", [row["url"] for row in log["_forage"]["requests"]], urls),
+            har_schema_differs(log),
+        )
+    return line
+
+
+def har_schema_differs(log: dict[str, Any]) -> str | None:
+    entry = {"startedDateTime", "time", "request", "response", "cache", "timings"}
+    request = {"method", "url", "httpVersion", "cookies", "headers", "queryString", "headersSize", "bodySize"}
+    response = {"status", "statusText", "httpVersion", "cookies", "headers", "content", "redirectURL", "headersSize", "bodySize"}
+    for row in log["entries"]:
+        missing = (entry - set(row)) | (request - set(row["request"])) | (response - set(row["response"]))
+        missing |= {"send", "wait", "receive"} - set(row["timings"])
+        if missing:
+            return f"har entry lacks {sorted(missing)}"
+    return None
+
+
+def error_kind(exc: Exception) -> str:
+    return "TypeError" if isinstance(exc, InvalidPolicyError) else "Error"
+
+
+def results_differ(got: list[dict[str, Any]], expected: list[dict[str, Any]]) -> str | None:
+    """Results member by member; the wording of an error is free, that there is one is not."""
+    loose = {"error": lambda value: value and "…"}
+
+    def plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{name: loose.get(name, lambda v: v)(value) for name, value in row.items()} for row in rows]
+
+    return differs("results", plain(got), plain(expected))
+
+
+@adapter("wayback/fixpoint.json", together=4)
+async def check_fixpoint(case: Case) -> str | None:
+    given, out = case.plain("in"), case.plain("out")
+    with tempfile.TemporaryDirectory() as folder:
+        root, replay = Path(folder), Replay(given["replay"])
+        write_tree(root, live_rule(given["root"]))
+        line: str | None
+        try:
+            report = await crawl(
+                given["urls"],
+                root=root,
+                fetch=replay.fetch,
+                probe=ScriptedProbe(given["renders"], present=given["options"].get("browser", True)),
+                policy=compile_policy(given.get("policy")),
+                documents=1,
+                delay=0.0,
+                attempts=1,
+                utc_now=fixed_clock,
+                seams=Seams(serve=serve_unheard),
+                **crawl_options(given),
+            )
+        except ForageError as exc:
+            line = differs("error", error_kind(exc), out.get("error", {}).get("type"))
+        else:
+            got, want = report.to_json(), out.get("result", {})
+            line = first(
+                differs("error", None, out.get("error")),
+                differs("requestCount", got["requestCount"], want.get("requestCount")),
+                differs("cap", got["cap"], want.get("cap")),
+                results_differ(got["results"], want.get("results", [])),
+            )
+        ledgers = {name: read_text(root / ".crawl" / f"{name}.jsonl") for name in ("verified", "flaky")}
+        expected = {name: out[name] and out[name].replace(RECORDED_RULE, LIVE_RULE) for name in ledgers}
+        return first(
+            line,
+            differs("requests", replay.requests, out["requests"]),
+            differs("verified", ledgers["verified"], expected["verified"]),
+            differs("flaky", ledgers["flaky"], expected["flaky"]),
+            har_differs(root, out["har"]),
+            tree_differs(root, out["root"]),
+        )
+
+
+@adapter("wayback/ledger.json")
+def check_ledger(case: Case) -> str | None:
+    given, out = case.plain("in"), case.plain("out")
+    match case["op"]:
+        case "verifiedKeys":
+            return differs("keys", sorted(verified_rows(given["text"].split("\n"), given["ruleVersion"])), sorted(out["keys"]))
+        case "har-name":
+            with tempfile.TemporaryDirectory() as folder:
+                root = Path(folder)
+                Ledgers(root).write_har(given["name"], {"key": given["name"], "n": 1, "u": "é"})
+                return differs("files", read_tree(root), {name: content(row) for name, row in out["files"].items()})
+        case other:
+            return f"unknown op {other}"
+
+
+SERVE_MODES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "localized-report-only": {"localize": True, "csp_mode": CspMode.REPORT_ONLY},
+    "live-fallback": {"live_fallback": True},
+}
+
+
+def make_site(root: CacheRoot, mode: str) -> Site:
+    options = dict(SERVE_MODES[mode])
+    held = frozenset(root.load_corpus()) if options.pop("localize", False) else None
+    return Site(root, held=held, **options)
+
+
+def answer_differs(root: CacheRoot, row: dict[str, Any]) -> str | None:
+    """Status, headers and bytes; pages that an implementation writes itself are not given."""
+    answer, out = make_site(root, row["mode"]).answer(row["method"], row["path"]), row["out"]
+    what = f"{row['mode']} {row['method']} {row['path']}"
+    headers = {name.lower(): value for name, value in answer.headers}
+    unknown = set(out) - {"status", "headers", "text", "base64", "bodyError"}
+    body = None
+    if "text" in out or "base64" in out:
+        body = differs(what, answer.body if row["method"] == "GET" else b"", content(out))
+    return first(
+        differs(what, answer.status, out["status"]),
+        differs(what, headers, out["headers"]),
+        body,
+        f"{what}: members that nothing checks: {sorted(unknown)}" if unknown else None,
+        f"{what}: the body was to fail" if "bodyError" in out else None,
+    )
+
+
+def report_differs(report: RootReport, expected: dict[str, Any]) -> str | None:
+    got = report.to_json()
+
+    def rows(found: list[dict[str, Any]]) -> list[str]:
+        masked = [row | {"error": "(parse error)"} if row.get("error") in {"not JSON", "(parse error)"} else row for row in found]
+        return sorted(json.dumps(row, sort_keys=True) for row in masked)
+
+    return first(
+        differs("counts", got["counts"], expected["counts"]),
+        differs("categories", sorted(got["findings"]), sorted(expected["findings"])),
+        *(differs(name, rows(got["findings"][name]), rows(expected["findings"][name])) for name in expected["findings"]),
+    )
+
+
+async def small_crawl_differs(root: Path, urls: list[str], expected: dict[str, Any]) -> str | None:
+    """The documents of the root by a probe whose every render is the document's own request, with an archive that refuses."""
+    replay = Replay({})
+    renders = {key: [{"requests": [{"url": f"http://local{keys.document_path(key)}", "resourceType": "document"}]}] for key in urls}
+    report = await crawl(
+        urls,
+        root=root,
+        fetch=replay.fetch,
+        probe=ScriptedProbe(renders, present=True),
+        documents=1,
+        delay=0.0,
+        attempts=1,
+        utc_now=fixed_clock,
+        seams=Seams(serve=serve_unheard),
+    )
+    got, want = report.to_json(), expected["result"]
+
+    def essential(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        # Which members a corrupt result has beside its status is ours to say.
+        return [{"key": row["key"], "status": row["status"]} if row["status"] == "corrupt" else row for row in rows]
+
+    ledgers = {name: read_text(root / ".crawl" / f"{name}.jsonl") or "" for name in ("verified", "flaky")}
+    flaky = [{name: row[name] for name in ("key", "reason")} for row in map(json.loads, ledgers["flaky"].splitlines())]
+    wanted = [{name: row[name] for name in ("key", "reason")} for row in map(json.loads, expected["flaky"].splitlines())]
+    return first(
+        differs("crawl requests", replay.requests, expected["requests"]),
+        differs("crawl count", got["requestCount"], want["requestCount"]),
+        differs("crawl results", essential(got["results"]), essential(want["results"])),
+        differs("verified", ledgers["verified"], expected["verified"].replace(RECORDED_RULE, LIVE_RULE)),
+        differs("flaky", flaky, wanted),
+    )
+
+
+@adapter("wayback/small-root.json")
+async def check_small_root(case: Case) -> str | None:
+    given, out = case.plain("in"), case.plain("out")
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        write_tree(root, live_rule(given["root"]))
+        cache = CacheRoot(root)
+        held = frozenset(cache.load_corpus())
+        counts = {}
+        for key in out["localizeCounts"]:
+            sidecar = cache.read_sidecar(key)
+            done = localize(cache.read_body(key) or b"", "" if sidecar is None else sidecar.content_type, held)
+            counts[key] = {"count": done.count, "changed": done.changed}
+        return first(
+            differs("documents", cache.document_keys(), out["htmlDocKeys"]),
+            differs("corpus", sorted(held), sorted(out["corpusKeys"])),
+            report_differs(verify_root(root), out["fsck"]),
+            *(answer_differs(cache, row) for row in out["serve"]),
+            differs("localise", counts, out["localizeCounts"]),
+            await small_crawl_differs(root, cache.document_keys(), out["crawl"]),
+        )

@@ -1,0 +1,133 @@
+"""The crawler's own records below ``.crawl/``: verified and flaky documents as JSON lines, and the files of renders.
+
+Rows are appended and never changed; the latest row of a key decides. A line that a crash cut short is completed before the next one, and
+skipped by every reader. Owns the rows and their reading, not when one is due. Blocking: call it in a worker thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from forage._codec import JsonError, dump_compact, dump_pretty, load_json
+from forage.mirror.cache import writing
+from forage.mirror.canonical import escape_lone
+from forage.mirror.keys import key_hash
+from forage.snapshots.javascript import js_utf8
+
+__all__ = ["Ledgers", "har_name", "verified_rows"]
+
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+_LONGEST_NAME: Final = 200
+
+
+def verified_rows(lines: Iterable[str], rule_version: int) -> dict[str, Mapping[str, Any]]:
+    """Stamps in force by key: the latest row of the key is no tombstone and was made under this very rule version."""
+    latest: dict[str, Mapping[str, Any]] = {}
+    for row in _rows(lines):
+        key = row.get("key")
+        if isinstance(key, str):
+            latest[key] = row
+    return {key: row for key, row in latest.items() if row.get("verified") is not False and _is_version(row, rule_version)}
+
+
+def _is_version(row: Mapping[str, Any], rule_version: int) -> bool:
+    version = row.get("ruleVersion")
+    return isinstance(version, int | float) and not isinstance(version, bool) and version == rule_version
+
+
+def _rows(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
+    for line in lines:
+        with contextlib.suppress(JsonError):
+            row = load_json(line)
+            if isinstance(row, dict):
+                yield row
+
+
+def har_name(name: str) -> str:
+    """File name of a render's record."""
+    return _UNSAFE.sub("_", name)[:_LONGEST_NAME] + ".json"
+
+
+class Ledgers:
+    """The records of the root at ``path``. Nothing is kept in memory."""
+
+    def __init__(self, path: Path) -> None:
+        self.folder = path / ".crawl"
+
+    def prepare(self, *, har: bool = False) -> None:
+        """Make the folder. Raises CacheRootError when that is not possible."""
+        with writing():
+            (self.folder / "har" if har else self.folder).mkdir(parents=True, exist_ok=True)
+
+    def verified(self, rule_version: int) -> dict[str, Mapping[str, Any]]:
+        """Stamps in force, by key."""
+        return verified_rows(self._lines("verified.jsonl"), rule_version)
+
+    def flaky(self) -> dict[str, Mapping[str, Any]]:
+        """The latest row of each document that did not verify."""
+        return {row["key"]: row for row in _rows(self._lines("flaky.jsonl")) if isinstance(row.get("key"), str)}
+
+    def append(self, name: str, row: Mapping[str, Any]) -> None:
+        """Append a row to ``verified.jsonl`` or ``flaky.jsonl``. Raises CacheRootError when it cannot be written."""
+        data = _line(row)
+        with writing():
+            fd = os.open(self.folder / name, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            try:
+                size = os.fstat(fd).st_size
+                torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+                _write_whole(fd, b"\n" + data if torn else data)
+            finally:
+                os.close(fd)
+
+    def write_har(self, name: str, document: Mapping[str, Any]) -> None:
+        """Write the record of a render; that it cannot be written is no reason to stop."""
+        with contextlib.suppress(OSError):
+            folder = self.folder / "har"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / har_name(name)).write_bytes(js_utf8(dump_pretty(document)))
+
+    def write_findings(self, key: str, document: Mapping[str, Any]) -> None:
+        """Keep why a document did not verify, for ``explain``; that it cannot be written is no reason to stop."""
+        with contextlib.suppress(OSError):
+            self._findings(key).parent.mkdir(parents=True, exist_ok=True)
+            self._findings(key).write_bytes(js_utf8(dump_pretty(document)))
+
+    def forget_findings(self, key: str) -> None:
+        """Drop what was kept about a document that verified since."""
+        with contextlib.suppress(OSError):
+            self._findings(key).unlink(missing_ok=True)
+
+    def read_findings(self, key: str) -> Mapping[str, Any] | None:
+        """What was kept about a document, None when there is nothing."""
+        with contextlib.suppress(OSError, JsonError):
+            document = load_json(self._findings(key).read_text("utf-8"))
+            if isinstance(document, dict):
+                return document
+        return None
+
+    def _findings(self, key: str) -> Path:
+        return self.folder / "findings" / f"{key_hash(key)}.json"
+
+    def _lines(self, name: str) -> Iterator[str]:
+        try:
+            with (self.folder / name).open("rb") as file:
+                for line in file:
+                    yield line.decode("utf-8", "replace").rstrip("\n")
+        except FileNotFoundError:
+            return
+
+
+def _line(row: Mapping[str, Any]) -> bytes:
+    return escape_lone(dump_compact(row)).encode() + b"\n"
+
+
+def _write_whole(fd: int, data: bytes) -> None:
+    if os.write(fd, data) != len(data):
+        # Out of space in the middle of a line: readers skip it, and the next append completes it.
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
