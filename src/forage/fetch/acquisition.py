@@ -6,6 +6,7 @@ retries are the sender's; nothing is written to a store.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import attrs
@@ -13,7 +14,7 @@ import trio
 from ada_url import URL
 
 from forage._codec import units
-from forage.egress import EgressPolicy, JudgedUrl, Redirect, RedirectChain, forwarded_headers, judge_redirect, judge_url
+from forage.egress import EgressPolicy, JudgedUrl, Redirect, RedirectChain, forwarded_headers, judge_redirect
 from forage.errors import EgressDeniedError, FetchErrorKind, InvalidSnapshotError
 from forage.fetch.answer import Answer, without_query
 from forage.fetch.conditional import NO_VALIDATORS, Validators, validators_of
@@ -39,6 +40,7 @@ class Tools:
     """What the acquisitions of one fetcher share."""
 
     policy: EgressPolicy
+    judged: Callable[[str], JudgedUrl]
     settings: FetchSettings
     sender: Sender
     robots: Robots
@@ -114,7 +116,7 @@ class Acquisition:
 
     def _begin(self) -> tuple[RedirectChain, str]:
         try:
-            target = judge_url(self._source.url, self._tools.policy)
+            target = self._tools.judged(self._source.url)
         except EgressDeniedError as exc:
             raise _Failed(denial(exc)) from exc
         return RedirectChain.begin(target, self._tools.policy), _fragment(self._source.url, None)
@@ -260,7 +262,7 @@ class Acquisition:
     async def _rendered(self, plain: Snapshot) -> Snapshot:
         if not wants_render(self._choices.render, plain):
             return plain
-        target = judge_url(self._source.url, self._tools.policy)
+        target = self._tools.judged(self._source.url)
         # The browser asks the host again: it waits for its turn as every request does, and holds the host's slot meanwhile.
         seconds = self._tools.settings.render_seconds
         clock = await self._tools.sender.clock(target)
@@ -284,6 +286,8 @@ def _resolved(location: str, base: str) -> str | None:
 
 def _fragment(text: str, base: str | None) -> str:
     """The fragment with its mark. Records keep it, as they always have; it is never sent."""
+    if "#" not in text:
+        return ""
     try:
         return URL(text, base).hash if base is not None else URL(text).hash
     except ValueError:
@@ -292,7 +296,7 @@ def _fragment(text: str, base: str | None) -> str:
 
 def _refuse_long(url: str) -> None:
     """What could not be kept is not asked for."""
-    if units(url) > MAX_URL_UNITS:
+    if len(url) * 2 > MAX_URL_UNITS and units(url) > MAX_URL_UNITS:
         message = f"the URL is longer than the {MAX_URL_UNITS} UTF-16 units that a snapshot can name"
         raise _Failed(FetchFailure(kind=FetchErrorKind.INVALID_URL, message=message))
 

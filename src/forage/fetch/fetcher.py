@@ -17,7 +17,7 @@ import attrs
 import trio
 
 from forage._codec import is_well_formed, units
-from forage.egress import EgressPolicy, EgressSession, judge_url
+from forage.egress import EgressPolicy, EgressSession
 from forage.errors import FetchErrorKind, ForageError
 from forage.fetch.acquisition import Acquisition, Choices, Tools
 from forage.fetch.politeness import ClockState, HostClock, HostClocks, OnWait
@@ -126,7 +126,7 @@ class Fetcher:
         sender = Sender(self._session, self._clocks, settings)
         rules = RobotsRules(open_on_error=robots_on_error == "allow", strict=robots_access_denied == "deny", max_age=robots_max_age)
         self._robots = Robots(RobotsClient(sender, policy, settings).ask, rules)
-        self._tools = Tools(policy=policy, settings=settings, sender=sender, robots=self._robots)
+        self._tools = Tools(policy=policy, judged=self._session.judged, settings=settings, sender=sender, robots=self._robots)
 
     def _make_clock(self, host: str) -> HostClock:
         s = self.settings
@@ -182,11 +182,11 @@ class Fetcher:
 
         Raises EgressDeniedError when the guard refuses the URL itself.
         """
-        return await self._robots.entry(judge_url(url, self._tools.policy).origin)
+        return await self._robots.entry(self._session.judged(url).origin)
 
     def remember_robots(self, url: str, copy: RobotsCopy) -> None:
         """Begin with a copy of the robots.txt that governs a URL. Raises EgressDeniedError as `robots`."""
-        self._robots.remember(judge_url(url, self._tools.policy).origin, copy)
+        self._robots.remember(self._session.judged(url).origin, copy)
 
     def clock(self, host: str) -> HostClock:
         """The clock of a host (``name``, or ``name:port`` when the port is not the default)."""

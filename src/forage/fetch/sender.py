@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import attrs
 import trio
 
-from forage.egress import EgressSession, JudgedUrl, OpenExchange
+from forage.egress import EgressSession, JudgedUrl, OpenExchange, Received
 from forage.errors import (
     EgressCode,
     EgressDeniedError,
@@ -149,17 +149,13 @@ class Sender:
     async def _exchange(self, clock: HostClock, target: JudgedUrl, headers: Sequence[tuple[str, str]], wanted: Wanted) -> Answer:
         """One attempt. One deadline covers everything from the look-up to the last byte of the body, another one each silence in it."""
         reading = _Reading(target)
-        began = trio.current_time()
         idle = self._settings.idle_seconds
         try:
-            with trio.fail_after(self._settings.attempt_seconds), trio.fail_after(idle) as silence:
-                async with self._session.open_exchange(
-                    target, headers=headers, max_body_bytes=wanted.limit, on_bytes=_postponing(silence, idle)
-                ) as exchange:
-                    reading.begin(exchange)
-                    clock.observe(trio.current_time() - began)
-                    await reading.read(exchange, wanted)
-                    return reading.answer()
+            with trio.fail_after(self._settings.attempt_seconds):
+                if math.isinf(idle):
+                    return await self._converse(clock, target, headers, wanted, reading, None)
+                with trio.fail_after(idle) as silence:
+                    return await self._converse(clock, target, headers, wanted, reading, _postponing(silence, idle))
         except trio.TooSlowError:
             failure = FetchFailure(kind=FetchErrorKind.TIMEOUT, message=f"{target.host} did not answer in time")
         except EgressDeniedError as exc:
@@ -171,11 +167,28 @@ class Sender:
             failure = FetchFailure(kind=exc.kind, message=f"{target.host}: {exc}", limit=limit)
         return reading.answer(failure)
 
+    async def _converse(
+        self,
+        clock: HostClock,
+        target: JudgedUrl,
+        headers: Sequence[tuple[str, str]],
+        wanted: Wanted,
+        reading: _Reading,
+        on_bytes: Callable[[int], None] | None,
+    ) -> Answer:
+        began = trio.current_time()
+        exchange = await self._session.begin(target, headers=headers, max_body_bytes=wanted.limit, on_bytes=on_bytes)
+        try:
+            reading.begin(exchange)
+            clock.observe(trio.current_time() - began)
+            await reading.read(exchange, wanted)
+            return reading.answer()
+        finally:
+            exchange.close()
 
-def _postponing(silence: trio.CancelScope, seconds: float) -> Callable[[int], None] | None:
+
+def _postponing(silence: trio.CancelScope, seconds: float) -> Callable[[int], None]:
     """Moves the deadline of a scope with each block that arrives, so that it bounds silence and not the whole."""
-    if math.isinf(seconds):
-        return None
 
     def arrived(_: int) -> None:
         silence.deadline = trio.current_time() + seconds
@@ -189,6 +202,7 @@ class _Reading:
     def __init__(self, target: JudgedUrl) -> None:
         self._url = target.url
         self._exchange: OpenExchange | None = None
+        self._received: Received | None = None
         self._body: bytes | None = None
 
     def begin(self, exchange: OpenExchange) -> None:
@@ -198,7 +212,8 @@ class _Reading:
         if not wanted.of(exchange.head.status):
             await exchange.drain()
         elif wanted.cut is None:
-            self._body = (await exchange.read()).body
+            self._received = await exchange.read()
+            self._body = self._received.body
         else:
             self._body = await self._read_cut(exchange, wanted.cut)
 
@@ -210,7 +225,7 @@ class _Reading:
         return b"".join(pieces)[:cut]
 
     def answer(self, failure: FetchFailure | None = None) -> Answer:
-        exchange = self._exchange
+        exchange, received = self._exchange, self._received
         if exchange is None:
             return Answer(url=self._url, failure=failure)
         return Answer(
@@ -219,6 +234,6 @@ class _Reading:
             headers=exchange.head.headers,
             body=self._body,
             warnings=exchange.warnings,
-            facts=exchange.facts(),
+            facts=exchange.facts() if received is None else received.facts,
             failure=None if failure is None else attrs.evolve(failure, status=exchange.head.status),
         )
