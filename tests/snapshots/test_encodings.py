@@ -265,7 +265,7 @@ def test_decoders_agree_with_python_on_what_it_can_write(name: str) -> None:
     ("name", "codec"), [("utf-8", "utf-8"), ("utf-16le", "utf-16-le"), ("utf-16be", "utf-16-be"), ("gb18030", "gb18030")]
 )
 def test_unicode_encodings_carry_all_of_unicode(name: str, codec: str) -> None:
-    @given(st.text(st.characters(exclude_characters="\ufeff")))
+    @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\ufeff")))
     def check(text: str) -> None:
         if name == "gb18030":  # its newer edition moved some characters of the private area
             text = "".join(
