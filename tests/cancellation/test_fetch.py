@@ -52,7 +52,7 @@ async def test_a_shared_fetcher_goes_on_after_each_cancellation() -> None:
                     for _ in range(3):
                         nursery.start_soon(fetcher.fetch, f"{server.origin}/a")
             finally:
-                with trio.fail_after(5), trio.CancelScope(shield=True):
+                with trio.move_on_after(5, shield=True):
                     result = await fetcher.fetch(f"{server.origin}/b")
                 assert result.ok
                 assert fetcher.clock(server.host_header).idle
@@ -91,7 +91,7 @@ async def test_a_clock_cancelled_at_every_step_is_idle_again() -> None:
                 for _ in range(5):
                     nursery.start_soon(one)
         finally:
-            with trio.CancelScope(shield=True), trio.fail_after(5):
+            with trio.move_on_after(5, shield=True):
                 await one()
 
     await cancel_at_every_step(operation)
