@@ -6,7 +6,6 @@ import argparse
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,16 +15,18 @@ from forage.snapshots import parse_source_ref
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
+COMMAND_PAGE = (ROOT / "docs" / "cli.md").read_text("utf-8")
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("policy/*.md"), *ROOT.glob("benchmarks/*.md")])
 
 
-def commands(parser: argparse.ArgumentParser, prefix: str = "forage") -> Iterator[str]:
-    """Every command of the parser, those of commands included: ``forage egress check``."""
-    for action in parser._actions:
+def parsers(parser: argparse.ArgumentParser | None = None, name: str = "forage") -> dict[str, argparse.ArgumentParser]:
+    """Every command and its parser, those below other commands included: ``forage egress check``."""
+    found: dict[str, argparse.ArgumentParser] = {}
+    for action in (parser or build_parser())._actions:
         if isinstance(action, argparse._SubParsersAction):
-            for name, child in action.choices.items():
-                yield f"{prefix} {name}"
-                yield from commands(child, f"{prefix} {name}")
+            for word, child in action.choices.items():
+                found |= {f"{name} {word}": child, **parsers(child, f"{name} {word}")}
+    return found
 
 
 def test_the_example_of_the_readme_runs_as_printed(tmp_path: Path) -> None:
@@ -43,13 +44,17 @@ def test_the_example_of_the_readme_runs_as_printed(tmp_path: Path) -> None:
         assert (status, cited is not None and cited.url) == ("200", url)
 
 
-@pytest.mark.parametrize("command", sorted(commands(build_parser())))
-def test_every_command_is_in_the_readme_or_the_documents(command: str) -> None:
-    assert any(f"{command}" in document.read_text("utf-8") for document in DOCUMENTS), f"{command} is not described"
+@pytest.mark.parametrize("command", sorted(parsers()))
+def test_every_command_and_each_of_its_options_is_described(command: str) -> None:
+    assert command in COMMAND_PAGE
+    for action in parsers()[command]._actions:
+        for option in action.option_strings:
+            if option.startswith("--") and option not in {"--help", "--json"}:
+                assert f"`{option}" in COMMAND_PAGE or f" {option} " in COMMAND_PAGE, f"{command} {option}"
 
 
 def test_every_command_of_the_readme_exists() -> None:
-    known = set(commands(build_parser()))
+    known = set(parsers())
     for named in re.findall(r"^\| `(forage [a-z ]+[a-z])", README, re.MULTILINE):
         assert named.strip() in known, named
 

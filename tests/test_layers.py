@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
@@ -26,7 +27,9 @@ NETWORK = {"trio", "socket", "ssl", "dns", "httptools", "forage.egress"} | HTTP_
 def loaded_by(code: str) -> set[str]:
     """Names of all modules that an interpreter holds after running ``code``, and of the packages around them."""
     script = f"{code}\nimport sys, json; print(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    # Measuring coverage would load modules of its own.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+    done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=False, timeout=60, env=environment)
     assert done.returncode == 0, done.stderr
     return set(json.loads(done.stdout.splitlines()[-1]))
 
