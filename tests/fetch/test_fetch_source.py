@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from forage.egress import EgressPolicy
-from forage.errors import BrowserError, FetchError, FetchErrorKind, InvalidPolicyError, ResponseTooLargeError
+from forage.errors import BrowserError, EgressDeniedError, FetchError, FetchErrorKind, InvalidPolicyError, ResponseTooLargeError
 from forage.fetch import ClockState, Fetcher, Source, fetch_source
 from forage.snapshots import Snapshot, validate_snapshot
 from tests.fetch.virtual_site import Routes, html, open_site, redirect
@@ -331,9 +331,14 @@ async def test_every_failure_has_its_kind(answer: VirtualAnswer | Trouble, kind:
     assert result.error is not None
     assert result.error.kind is kind
     assert not result.ok
-    with pytest.raises(FetchError) as caught:
-        result.unwrap()
-    assert caught.value.kind is kind
+    if kind is FetchErrorKind.EGRESS_DENIED:
+        with pytest.raises(EgressDeniedError) as denied:
+            result.unwrap()
+        assert (denied.value.code, denied.value.host) == ("DENIED_ADDRESS", "site.test")
+    else:
+        with pytest.raises(FetchError) as caught:
+            result.unwrap()
+        assert caught.value.kind is kind
 
 
 async def test_the_deadline_covers_the_body(autojump_clock: Clock) -> None:

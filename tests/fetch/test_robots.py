@@ -115,6 +115,24 @@ async def test_a_host_that_resolves_to_a_private_address_is_egress_denied(autoju
         assert site.asked == []
 
 
+async def test_a_paused_host_is_said_to_be_paused_not_unreachable(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_site({ROBOTS: OPEN, "https://site.test/": html()}, obey_robots=True, max_retry_wait=60) as site:
+        site.fetcher.clock("site.test").pause(600)
+        result = await site.fetcher.fetch("https://site.test/")
+        assert result.error is not None
+        assert (result.error.kind, result.error.retry_after) == (FetchErrorKind.HOST_PAUSED, 600.0)
+        assert site.asked == []
+        await trio.sleep(600)
+        assert (await site.fetcher.fetch("https://site.test/")).ok
+
+
+async def test_a_file_that_declares_a_gigabyte_is_read_as_far_as_needed(autojump_clock: trio.testing.MockClock) -> None:
+    big = VirtualAnswer(headers=(("Content-Length", "1000000000"),), body=CLOSED.body + b"#" * 600_000)
+    async with open_site({ROBOTS: big}, obey_robots=True) as site:
+        entry = await site.fetcher.robots("https://site.test/")
+        assert (entry.state, entry.file.truncated) == (RobotsState.PARSED, True)
+
+
 async def test_a_name_without_addresses_is_unreachable(autojump_clock: trio.testing.MockClock) -> None:
     async with open_site({}, names={"gone.test": []}, obey_robots=True) as site:
         result = await site.fetcher.fetch("https://gone.test/")

@@ -20,7 +20,7 @@ from forage._codec import is_well_formed, units
 from forage.egress import EgressPolicy, EgressSession
 from forage.errors import FetchErrorKind, ForageError
 from forage.fetch.acquisition import Acquisition, Choices, Tools
-from forage.fetch.politeness import ClockState, HostClock, HostClocks, OnWait
+from forage.fetch.politeness import ClockState, HostClock, HostClocks, OnPause, OnWait
 from forage.fetch.rendering import Renderer
 from forage.fetch.result import FetchFailure, FetchResult, Source
 from forage.fetch.robots import Robots, RobotsCopy
@@ -48,7 +48,9 @@ class Fetcher:
     that adapts to slow servers raise it (0 turns the adaptive one off). ``per_host`` requests in flight on one host;
     ``group_by="address"``: names with one first address count as one host. A Crawl-delay above ``max_crawl_delay`` lets one page
     through, the next one fails with ``crawl-delay-too-long``. A Retry-After above ``max_retry_wait`` fails the fetch, and the host stays
-    paused for others (``host-paused``). ``on_wait(host, until, why)`` is told of each wait, on trio's clock.
+    paused for others (``host-paused``). ``on_wait(host, until, why)`` is told of each wait, on trio's clock,
+    ``on_pause(host, seconds)`` of what a host asked for. ``concurrency``: requests in flight over all hosts, None for any number.
+    ``resumed``: an earlier process may have asked any host up to the moment this fetcher was made, so each host's delay counts from then.
 
     Attempts: ``retries`` further ones after a failure that may pass, clamped to 0 to 5. ``attempt_seconds`` from look-up to last body byte;
     ``idle_seconds`` without a byte from the server (infinity: no such bound).
@@ -76,7 +78,10 @@ class Fetcher:
         group_by: GroupBy = "host",
         max_crawl_delay: float = 60.0,
         max_retry_wait: float = 120.0,
+        concurrency: int | None = None,
         on_wait: OnWait | None = None,
+        on_pause: OnPause | None = None,
+        resumed: bool = False,
         retries: int = 2,
         attempt_seconds: float = 15.0,
         idle_seconds: float = math.inf,
@@ -101,7 +106,10 @@ class Fetcher:
             group_by=group_by,
             max_crawl_delay=max_crawl_delay,
             max_retry_wait=max_retry_wait,
+            concurrency=concurrency,
             on_wait=on_wait,
+            on_pause=on_pause,
+            resumed=resumed,
             retries=retries,
             attempt_seconds=attempt_seconds,
             idle_seconds=idle_seconds,
@@ -122,6 +130,8 @@ class Fetcher:
             policy = attrs.evolve(policy, max_redirects=max_redirects)
         self._renderer = renderer
         self._session = EgressSession(policy, resolver=resolver, dialer=dialer, wire=wire)
+        self._made = trio.current_time() if resumed else 0.0
+        self._everywhere = None if concurrency is None else trio.Semaphore(concurrency)
         self._clocks = HostClocks(self._make_clock)
         sender = Sender(self._session, self._clocks, settings)
         rules = RobotsRules(open_on_error=robots_on_error == "allow", strict=robots_access_denied == "deny", max_age=robots_max_age)
@@ -130,14 +140,19 @@ class Fetcher:
 
     def _make_clock(self, host: str) -> HostClock:
         s = self.settings
-        return HostClock(
+        clock = HostClock(
             host,
             delay=s.delay,
             max_crawl_delay=s.max_crawl_delay,
             max_pause=s.max_retry_wait,
             per_host=s.per_host,
+            everywhere=self._everywhere,
             on_wait=s.on_wait,
+            on_pause=s.on_pause,
         )
+        if s.resumed:
+            clock.restore(ClockState(since_start=trio.current_time() - self._made))
+        return clock
 
     async def __aenter__(self) -> Self:
         await self._session.__aenter__()

@@ -15,7 +15,7 @@ import trio
 
 from forage.errors import FetchErrorKind, ForageError
 
-__all__ = ["ClockState", "HostClock", "HostClocks", "OnWait", "WaitReason", "WaitTooLongError"]
+__all__ = ["ClockState", "HostClock", "HostClocks", "OnPause", "OnWait", "WaitReason", "WaitTooLongError"]
 
 MAX_ADAPTIVE_SECONDS = 30.0
 _MAX_IDLE_CLOCKS = 10_000
@@ -33,6 +33,10 @@ class WaitReason(StrEnum):
 
 OnWait = Callable[[str, float, WaitReason], None]
 """Called with host, the time on trio's clock until which a request waits, and why. Must not wait and must not raise."""
+
+
+OnPause = Callable[[str, float], None]
+"""Called with host and seconds when a host is to be left alone for that long. Must not wait and must not raise."""
 
 
 class WaitTooLongError(ForageError):
@@ -58,12 +62,24 @@ class HostClock:
 
     Starts are at least the delay apart: the largest of the policy's, the Crawl-delay and the adaptive one, whose floor is the policy's
     (a policy of 0 turns it off). At most ``per_host`` requests are in flight. ``with clock.request():`` is one request.
+    ``everywhere`` bounds requests in flight over all hosts: a place there is taken for a request, never for a wait.
     """
 
     def __init__(
-        self, host: str, *, delay: float, max_crawl_delay: float, max_pause: float, per_host: int = 1, on_wait: OnWait | None = None
+        self,
+        host: str,
+        *,
+        delay: float,
+        max_crawl_delay: float,
+        max_pause: float,
+        per_host: int = 1,
+        everywhere: trio.Semaphore | None = None,
+        on_wait: OnWait | None = None,
+        on_pause: OnPause | None = None,
     ) -> None:
         self.host = host
+        self._everywhere = everywhere
+        self._on_pause = on_pause
         self.refusals = 0  # answers 429 and 503 in a row; the back-off doubles with them
         self._delay = delay
         self._adaptive = 0.0
@@ -88,7 +104,11 @@ class HostClock:
 
     def pause(self, seconds: float) -> None:
         """No request of this host starts for so long, whoever asks; a shorter pause never shortens a longer one."""
-        self._paused_until = max(self._paused_until, trio.current_time() + seconds)
+        until = trio.current_time() + seconds
+        if until > self._paused_until:
+            self._paused_until = until
+            if self._on_pause is not None:
+                self._on_pause(self.host, seconds)
 
     def set_crawl_delay(self, authority: str, seconds: float | None) -> None:
         """What the robots.txt of one authority of this host wishes. The largest wish counts for the host."""
@@ -117,7 +137,7 @@ class HostClock:
         """Whether forgetting this clock would change nothing."""
         now = trio.current_time()
         quiet = self._started is None or self._started + self.delay <= now
-        return quiet and self._paused_until <= now and not self.refusals and not self._users
+        return quiet and self._paused_until <= now and not self._users
 
     def state(self) -> ClockState:
         """What to keep when the process ends."""
@@ -131,7 +151,7 @@ class HostClock:
         if state.since_start is not None:
             self._started = self._page_started = now - state.since_start
         if state.paused_for > 0:
-            self.pause(state.paused_for)
+            self._paused_until = max(self._paused_until, now + state.paused_for)
 
     def ready(self, *, page: bool = True) -> tuple[float, WaitReason]:
         """From which time on a request may start, and what it would wait for."""
@@ -164,23 +184,42 @@ class HostClock:
 
     def _leave(self) -> None:
         self._users -= 1
+        if self._everywhere is not None:
+            self._everywhere.release()
         self._slots.release()
 
     async def _start(self, *, page: bool) -> None:
         async with self._turn:
             while True:
-                now = trio.current_time()
-                at, why = self.ready(page=page)
-                if at <= now:
+                await self._until_ready(page=page)
+                if self._everywhere is None or await self._place(self._everywhere, page=page):
                     break
-                self._refuse_long(at - now, why)
-                if self._on_wait is not None:
-                    self._on_wait(self.host, at, why)
-                await trio.sleep_until(at)
             # No checkpoint between the decision and this mark: nobody else can start in between.
-            self._started = now
+            self._started = trio.current_time()
             if page:
-                self._page_started = now
+                self._page_started = self._started
+
+    async def _until_ready(self, *, page: bool) -> None:
+        while True:
+            now = trio.current_time()
+            at, why = self.ready(page=page)
+            if at <= now:
+                return
+            self._refuse_long(at - now, why)
+            if self._on_wait is not None:
+                self._on_wait(self.host, at, why)
+            await trio.sleep_until(at)
+
+    async def _place(self, everywhere: trio.Semaphore, *, page: bool) -> bool:
+        """Take a place among all requests; False when the host began to pause while there was none."""
+        try:
+            everywhere.acquire_nowait()
+        except trio.WouldBlock:
+            await everywhere.acquire()
+        if self.ready(page=page)[0] <= trio.current_time():
+            return True
+        everywhere.release()
+        return False
 
     def _refuse_long(self, seconds: float, why: WaitReason) -> None:
         if why is WaitReason.PAUSE and seconds > self._max_pause:

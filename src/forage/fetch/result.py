@@ -7,8 +7,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import attrs
+from ada_url import URL
 
-from forage.errors import FetchError, FetchErrorKind, ResponseTooLargeError
+from forage.errors import EgressCode, EgressDeniedError, FetchError, FetchErrorKind, ResponseTooLargeError
 from forage.snapshots import Snapshot
 
 if TYPE_CHECKING:
@@ -84,11 +85,30 @@ class FetchResult:
         return self.snapshot is not None
 
     def unwrap(self) -> Snapshot:
-        """The snapshot. Raises `FetchError` (`ResponseTooLargeError` for that kind) where there is none."""
+        """The snapshot.
+
+        Raises where there is none: `EgressDeniedError` when the guard refused, `ResponseTooLargeError`, or `FetchError` with the kind.
+        """
         if self.snapshot is not None:
             return self.snapshot
-        if self.error is None:
+        error = self.error
+        if error is None:
             raise AssertionError("a result has a snapshot or an error")
-        if self.error.limit is not None:
-            raise ResponseTooLargeError(self.error.limit)
-        raise FetchError(self.error.kind, self.error.message, status=self.error.status)
+        code = next((code for code in EgressCode if code.value == error.reason), None)
+        if error.kind is FetchErrorKind.EGRESS_DENIED and code is not None:
+            raise EgressDeniedError(code, _host_of(error.target or self.url), target=_shown(error.target))
+        if error.limit is not None:
+            raise ResponseTooLargeError(error.limit)
+        raise FetchError(error.kind, error.message, status=error.status)
+
+
+def _host_of(url: str) -> str | None:
+    try:
+        return URL(url).hostname or None
+    except ValueError:
+        return None
+
+
+def _shown(target: str | None) -> str | None:
+    """Origin and path: the part of a target that an exception may carry."""
+    return None if target is None else target.partition("#")[0].partition("?")[0]

@@ -25,7 +25,8 @@ __all__ = ["ACCEPT_ENCODING", "RobotsClient"]
 ACCEPT_ENCODING: Final = "gzip, br, zstd"
 
 _MAX_REDIRECTS = 5
-_WANTED = Wanted(of=lambda status: 200 <= status <= 299, cut=MAX_ROBOTS_BYTES + 1)
+# No limit but the cut: a file that declares a gigabyte is still read as far as the RFC asks.
+_WANTED = Wanted(of=lambda status: 200 <= status <= 299, limit=2**53 - 1, cut=MAX_ROBOTS_BYTES + 1)
 _UNFOLLOWABLE = frozenset({EgressCode.REDIRECT_LIMIT, EgressCode.REDIRECT_LOOP, EgressCode.REDIRECT_INVALID})
 
 
@@ -94,7 +95,7 @@ def _failed(answer: Answer, warnings: list[str], *, at_start: bool) -> RobotsRep
     return RobotsReply(
         problem=_problem(failure),
         refused=refused,
-        denied=failure if refused and at_start else None,
+        denied=failure if at_start and (refused or failure.kind is FetchErrorKind.HOST_PAUSED) else None,
         retry_after=failure.retry_after,
         warnings=tuple(warnings),
     )

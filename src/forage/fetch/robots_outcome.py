@@ -50,8 +50,8 @@ class RobotsState(StrEnum):
 class RobotsReply:
     """What asking led to: a final ``status`` with its ``body`` (cut at the limit), or ``problem``, in words.
 
-    ``refused`` marks the guard's no, which no option opens; ``denied`` is that no where it was about the authority itself and so holds for
-    its pages too. ``unfollowable`` marks a redirect that leads nowhere or on for too long.
+    ``refused`` marks the guard's no, which no option opens; ``denied`` is a no that was about the authority itself and so holds for its
+    pages too: the guard's, or a paused host's. ``unfollowable`` marks a redirect that leads nowhere or on for too long.
     """
 
     status: int | None = None
@@ -208,7 +208,7 @@ def _unreachable(url: str, reply: RobotsReply, held: RobotsEntry | None, *, now:
         status=reply.status,
         problem=problem,
         refused=reply.refused,
-        denied=reply.denied,
+        denied=reply.denied if state is RobotsState.UNREACHABLE else None,
         retry_after=reply.retry_after,
         warnings=(*reply.warnings, *_troubles(url, state, problem)),
         checked_at=now,
@@ -231,16 +231,21 @@ def _troubles(url: str, state: RobotsState, problem: str) -> tuple[str, ...]:
 
 def decide(entry: RobotsEntry, group: RobotsGroup, target: str, rules: RobotsRules, *, now: float) -> RobotsDecision:
     """What an entry says of one target, a path with its query (pure)."""
+    left = None if entry.retry_after is None else max(0.0, entry.checked_at + entry.retry_after - now)
     if entry.denied is not None:
         return RobotsDecision(
-            allowed=False, kind=entry.denied.kind, message=entry.denied.message, reason=entry.denied.reason, warnings=entry.warnings
+            allowed=False,
+            kind=entry.denied.kind,
+            message=entry.denied.message,
+            reason=entry.denied.reason,
+            warnings=entry.warnings,
+            retry_after=left,
         )
     if entry.state is RobotsState.UNREACHABLE:
         problem = entry.problem or "is unreachable"
         if rules.open_on_error and not entry.refused:
             warning = f"robots-unreachable: {entry.url} {problem}; opened by robots_on_error"
             return RobotsDecision(allowed=True, warnings=(*entry.warnings, warning))
-        left = None if entry.retry_after is None else max(0.0, entry.checked_at + entry.retry_after - now)
         return RobotsDecision(
             allowed=False,
             kind=FetchErrorKind.ROBOTS_UNREACHABLE,

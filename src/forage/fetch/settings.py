@@ -14,7 +14,7 @@ from forage.errors import InvalidPolicyError
 from forage.fetch.robots_outcome import DEFAULT_MAX_AGE
 
 if TYPE_CHECKING:
-    from forage.fetch.politeness import OnWait
+    from forage.fetch.politeness import OnPause, OnWait
 
 __all__ = [
     "DEFAULT_ACCEPT",
@@ -98,6 +98,8 @@ class FetchSettings:
     user_agent: str = attrs.field(default=DEFAULT_USER_AGENT, validator=_check("printable ASCII text of at most 512 characters", is_agent))
     delay: float = attrs.field(default=1.0, validator=_seconds(zero=True))
     per_host: int = attrs.field(default=1, validator=_whole(1, 64))
+    concurrency: int | None = attrs.field(default=None, validator=attrs.validators.optional(_whole(1, 1024)))
+    resumed: bool = attrs.field(default=False, validator=_FLAG)
     group_by: GroupBy = attrs.field(default="host", validator=_one_of(GroupBy))
     max_crawl_delay: float = attrs.field(default=60.0, validator=_seconds(zero=True))
     max_retry_wait: float = attrs.field(default=120.0, validator=_seconds(zero=True))
@@ -118,5 +120,6 @@ class FetchSettings:
     render: Render = attrs.field(default="never", validator=_one_of(Render))
     render_seconds: float = attrs.field(default=30.0, validator=_seconds(zero=False))
     on_wait: OnWait | None = attrs.field(default=None, validator=attrs.validators.optional(_CALLABLE))
+    on_pause: OnPause | None = attrs.field(default=None, validator=attrs.validators.optional(_CALLABLE))
     utc_now: Callable[[], datetime] = attrs.field(default=utc_now, validator=_CALLABLE)
     random: Callable[[], float] = attrs.field(default=random.random, validator=_CALLABLE)
