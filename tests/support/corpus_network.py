@@ -202,11 +202,15 @@ async def open_corpus_network(
 ) -> AsyncIterator[CorpusNetwork]:
     """Serve one story until the block ends."""
     network = CorpusNetwork(SuccessiveAnswers(dns), responses, behaviour, cert_names)
+    failure: Exception | None = None  # of the block, raised bare and not in a group of the nursery
     async with trio.open_nursery() as nursery:
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         network.dialer = _CorpusDialer(("127.0.0.1", listeners[0].socket.getsockname()[1]), unreachable)
         nursery.start_soon(trio.serve_listeners, network.serve, listeners)
         try:
             yield network
-        finally:
-            nursery.cancel_scope.cancel()
+        except Exception as exc:
+            failure = exc
+        nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure

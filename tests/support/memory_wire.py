@@ -19,14 +19,14 @@ __all__ = ["MemoryChannel", "MemoryPeer", "MemoryWire"]
 
 
 class _Queue:
-    """Bytes in one direction. ``room`` bounds what is held; ``lost`` stands for a reset."""
+    """Bytes in one direction. ``room`` bounds what is held; ``lost`` stands for a reset. All who wait for a connection share its lot."""
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, room: int, lot: trio.lowlevel.ParkingLot) -> None:
         self.data = bytearray()
         self.room = room
         self.ended = False
         self.lost = False
-        self.lot = trio.lowlevel.ParkingLot()
+        self.lot = lot
 
     def wake(self) -> None:
         self.lot.unpark_all()
@@ -69,9 +69,7 @@ class MemoryChannel:
     async def ready(self) -> None:
         await trio.lowlevel.checkpoint()
         while not (self._in.data or self._in.ended or self._in.lost or len(self._out.data) < self._out.room):
-            async with trio.open_nursery() as nursery:
-                for lot in (self._in.lot, self._out.lot):
-                    nursery.start_soon(_first, lot, nursery.cancel_scope)
+            await self._in.lot.park()
 
     def close(self) -> None:
         if not self.closed:
@@ -79,11 +77,6 @@ class MemoryChannel:
             self._out.ended = True
             self._out.wake()
             self._in.wake()
-
-
-async def _first(lot: trio.lowlevel.ParkingLot, scope: trio.CancelScope) -> None:
-    await lot.park()
-    scope.cancel()
 
 
 class MemoryPeer:
@@ -162,7 +155,8 @@ class MemoryWire:
         raise EgressUnreachableError(EgressCode.CONNECT_FAILED, target.host, rule="D5")
 
     def _open(self, address: str, port: int) -> MemoryChannel:
-        down, up = _Queue(1 << 30), _Queue(self._room)
+        lot = trio.lowlevel.ParkingLot()
+        down, up = _Queue(1 << 30, lot), _Queue(self._room, lot)
         channel = MemoryChannel(down, up)
         self.channels.append(channel)
         self._nursery.start_soon(self._handler, MemoryPeer(up, down, address=address, port=port))

@@ -118,7 +118,7 @@ class RawServer:
             if self._tls is None:
                 await self._serve(stream, stream, number)
             else:
-                secure = trio.SSLStream(stream, self._tls, server_side=True, https_compatible=True)
+                secure = trio.SSLStream(stream, self._tls, server_side=True)  # sends the closing alert
                 await secure.do_handshake()
                 await self._serve(secure, stream, number)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -196,14 +196,18 @@ async def open_raw_server(
 ) -> AsyncIterator[RawServer]:
     """Serve on a free port of ``host`` until the block ends."""
     server = RawServer(routes, host, tls)
+    failure: Exception | None = None  # of the block, raised bare and not in a group of the nursery
     async with trio.open_nursery() as nursery:
         listeners = await trio.open_tcp_listeners(0, host=host)
         server.port = listeners[0].socket.getsockname()[1]
         nursery.start_soon(trio.serve_listeners, server.serve, listeners)
         try:
             yield server
-        finally:
-            nursery.cancel_scope.cancel()
+        except Exception as exc:
+            failure = exc
+        nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
 
 
 def answers_from_json(script: Sequence[Mapping[str, Any]]) -> list[Answer]:

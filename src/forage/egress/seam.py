@@ -18,6 +18,7 @@ import trio
 from forage.egress.answers import Resolver
 from forage.egress.codings import ACCEPT_ENCODING
 from forage.egress.connector import Dialer
+from forage.egress.outgoing import encode_fields
 from forage.egress.policy import EgressPolicy
 from forage.egress.received import OpenExchange
 from forage.egress.redirects import RedirectChain, forwarded_headers, judge_redirect
@@ -29,6 +30,7 @@ from forage.errors import InvalidPolicyError
 __all__ = ["ClientCore", "bind"]
 
 _TARGET = "forage.target"
+_DEFAULT = object()
 
 
 @attrs.frozen
@@ -72,7 +74,7 @@ class ClientCore:
         """
         if options.pop("cookies", None):
             raise InvalidPolicyError("cookies", "nothing: a guarded client keeps and sends no cookies of its own")
-        options.pop("extensions", None)
+        options.pop("extensions", None)  # an SNI override or another target would go around the judgement
         target = judge_url(url if isinstance(url, str) else str(url), self.policy)
         params = options.pop("params", None)
         if params is not None:
@@ -80,9 +82,13 @@ class ClientCore:
             target = judge_url(f"{target.url.partition('?')[0]}{'?' if query else ''}{query}", self.policy)
         return self._request(method, target, **options)
 
-    def _request(self, method: str, target: JudgedUrl, **options: Any) -> Any:
-        request = super().build_request(method, self._url_of(target), **options)  # type: ignore[misc]  # the library's
-        request.headers["Host"] = target.host_header
+    def _request(self, method: str, target: JudgedUrl, *, headers: Any = None, timeout: Any = _DEFAULT, **content: Any) -> Any:
+        merged = self.library.Headers(self.headers)  # type: ignore[attr-defined]  # the library's
+        merged.update(headers)
+        encode_fields(fields_of(merged))  # refuses here already; what is replaced or left out later must be clean as well
+        merged["Host"] = target.host_header
+        limits = self.timeout if _is_default(timeout) else self.library.Timeout(timeout)  # type: ignore[attr-defined]  # the library's
+        request = self.library.Request(method, self._url_of(target), headers=merged, extensions={"timeout": limits.as_dict()}, **content)
         request.extensions[_TARGET] = _Known(target, request.url)
         return request
 
@@ -110,7 +116,7 @@ class ClientCore:
             raise InvalidPolicyError("auth", "nothing: send credentials as a header")
         begun = trio.current_time()
         body = await read_body(request, self._guard.max_body_bytes)
-        headers: Sequence[tuple[str, str]] = fields_of(request)
+        headers: Sequence[tuple[str, str]] = fields_of(request.headers)
         chain = RedirectChain.begin(self._target_of(request), self.policy, request.method)
         history: list[Any] = []
         while True:
@@ -161,7 +167,7 @@ class ClientCore:
 
 
 def _is_default(option: object) -> bool:
-    return type(option).__name__ == "UseClientDefault"
+    return option is _DEFAULT or type(option).__name__ == "UseClientDefault"  # the library does not export its class
 
 
 def bind(library: ModuleType) -> tuple[type[Any], type[Any]]:

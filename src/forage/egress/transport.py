@@ -8,9 +8,9 @@ facts that ride on it. Redirects are ``seam``'s. No HTTP library is imported: th
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import attrs
 import trio
@@ -88,9 +88,14 @@ class BodyCore:
         self._timeouts = _Timeouts.of(request)
         self._begun = trio.current_time()
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        while piece := await _timed(self._opened.piece, self._timeouts.between, self.library, self._request):
-            yield piece
+    def __aiter__(self) -> Self:  # no generator: one that is left early would be finished at some later time
+        return self
+
+    async def __anext__(self) -> bytes:
+        piece: bytes = await _timed(self._opened.piece, self._timeouts.between, self.library, self._request)
+        if not piece:
+            raise StopAsyncIteration
+        return piece
 
     async def aclose(self) -> None:
         self._opened.close()
@@ -126,7 +131,7 @@ class TransportCore:
         """One hop. The response is streamed: decoded, without Content-Encoding and Content-Length, the received list in its capture."""
         body = await read_body(request, self.max_body_bytes)
         target = judge_url(str(request.url), self.session.policy)
-        opened = await self.begin(request, target, fields_of(request), body)
+        opened = await self.begin(request, target, fields_of(request.headers), body)
         return self.streamed(opened, request)
 
     async def begin(self, request: Any, target: JudgedUrl, headers: Sequence[tuple[str, str]], body: bytes) -> OpenExchange:
@@ -184,20 +189,25 @@ def extensions_of(opened: OpenExchange) -> dict[str, Any]:
     }
 
 
-def fields_of(request: Any) -> tuple[tuple[str, str], ...]:
-    """The request's fields as octets in latin-1 text; the session leaves out what only the guard sets."""
-    return tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw)
+def fields_of(headers: Any) -> tuple[tuple[str, str], ...]:
+    """The library's headers as octets in latin-1 text; the session leaves out what only the guard sets."""
+    return tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers.raw)
 
 
 async def read_body(request: Any, limit: int) -> bytes:
     """The whole body of a request, at most ``limit`` bytes: a redirect may have to send it again."""
     chunks: list[bytes] = []
     size = 0
-    async for chunk in request.stream:
-        size += len(chunk)
-        if size > limit:
-            raise ResponseTooLargeError(limit)
-        chunks.append(chunk)
+    stream = aiter(request.stream)
+    try:
+        async for chunk in stream:
+            size += len(chunk)
+            if size > limit:
+                raise ResponseTooLargeError(limit)
+            chunks.append(chunk)
+    finally:
+        if hasattr(stream, "aclose"):  # a generator
+            await stream.aclose()
     return b"".join(chunks)
 
 
