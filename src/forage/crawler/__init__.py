@@ -11,6 +11,9 @@ from forage._lazy import lazy_face
 
 if TYPE_CHECKING:
     from forage.crawler.acquire import page_source_id as page_source_id
+    from forage.crawler.comparison import Change as Change
+    from forage.crawler.comparison import PageChange as PageChange
+    from forage.crawler.comparison import compare_manifests as compare_manifests
     from forage.crawler.discovery import FetchedDocument as FetchedDocument
     from forage.crawler.discovery import SitemapFetch as SitemapFetch
     from forage.crawler.discovery import SitemapFinds as SitemapFinds
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
 
 _FACES = {
     "acquire": "page_source_id",
+    "comparison": "Change PageChange compare_manifests",
     "discovery": "FetchedDocument SitemapFetch SitemapFinds SitemapWarning discover_sitemaps",
     "events": "CrawlDone CrawlEvent CrawlWarning HostPaused PageCaptured PageFailed UrlSkipped",
     "frontier": "FollowContext",

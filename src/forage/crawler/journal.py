@@ -51,7 +51,7 @@ class StateError(InvalidPolicyError):
 
 
 class Journal:
-    """An open state file; ``close`` when done. One process may have it open at a time.
+    """An open state file; ``close`` when done. One process may have it open at a time. ``resumed`` when an earlier process made it.
 
     Raises StateError: not a state file of this format, damaged, or in use by another crawl.
     """
@@ -88,6 +88,7 @@ class Journal:
             db.execute(statement)
         db.execute("INSERT OR IGNORE INTO about VALUES ('format', ?)", (FORMAT,))
         (found,) = db.execute("SELECT value FROM about WHERE name = 'format'").fetchone()
+        self.resumed = bool(tables)
         db.execute("COMMIT")
         if found != FORMAT:
             raise StateError(f"the file has format {found[:40]!r}, not {FORMAT}")

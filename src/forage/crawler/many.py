@@ -95,17 +95,18 @@ async def _crawl_all(tools: CrawlTools, seeds: list[Seed], send: trio.MemorySend
     active = trio.Semaphore(max(_LEAST_ACTIVE, 4 * tools.policy.concurrency))
 
     async def one(seed: Seed, send: trio.MemorySendChannel[CrawlManifest]) -> None:
-        async with send:
+        with send:  # not async with: its checkpoint could let a cancellation take the place of what was raised
             try:
                 manifest = await run_crawl(tools, seed, _ignore, started=crawls._started)  # noqa: SLF001 - one module
             finally:
                 active.release()
             await send.send(manifest)
 
-    async with send, trio.open_nursery() as nursery:
-        for seed in seeds:
-            await active.acquire()
-            nursery.start_soon(one, seed, send.clone())
+    with send:
+        async with trio.open_nursery() as nursery:
+            for seed in seeds:
+                await active.acquire()
+                nursery.start_soon(one, seed, send.clone())
 
 
 async def _ignore(event: CrawlEvent) -> None:

@@ -174,9 +174,15 @@ class CrawlPolicy:
     egress: EgressPolicy = attrs.field(factory=EgressPolicy, validator=_egress)
 
 
+_WITHOUT_EFFECT = frozenset({"concurrency", "keep_bodies"})
+
+
 def describe_policy(policy: CrawlPolicy) -> dict[str, Any]:
-    """The settings in force as JSON values, camelCase, for the manifest. Functions and TLS contexts show as ``custom``."""
-    return {_camel(f.name): _describe(getattr(policy, f.name)) for f in attrs.fields(CrawlPolicy)}
+    """The settings in force as JSON values, camelCase, for the manifest. Functions and TLS contexts show as ``custom``.
+
+    Left out are those that cannot change what a crawl finds: how many requests are in flight, and whether bodies stay in memory.
+    """
+    return {_camel(f.name): _describe(getattr(policy, f.name)) for f in attrs.fields(CrawlPolicy) if f.name not in _WITHOUT_EFFECT}
 
 
 def _describe(value: Any) -> Any:

@@ -7,7 +7,7 @@ caller sees the result.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
@@ -88,17 +88,6 @@ class CrawlTools:
         self.journal = journal
         self.fetcher: Fetcher | None = None
         self._listeners: dict[str, list[Crawl]] = {}
-        self._began = trio.current_time()
-        self._met: set[str] = set()
-
-    def warm(self, host: str, *, resumed: bool) -> None:
-        """Before the first request of a resumed crawl to a host: an earlier process may have asked it up to the moment we began."""
-        if self.fetcher is None or host in self._met:
-            return
-        self._met.add(host)
-        if resumed:
-            since = trio.current_time() - self._began
-            self.fetcher.restore_clocks({host: ClockState(since_start=since, paused_for=0.0)})
 
     def restore_pauses(self) -> None:
         """Keep the pauses that hosts asked an earlier process for."""
@@ -158,9 +147,13 @@ def _fetcher(tools: CrawlTools, user_agent: str | None) -> Fetcher:
         user_agent=user_agent or policy.user_agent or DEFAULT_USER_AGENT,
         delay=policy.delay,
         per_host=policy.per_host,
+        concurrency=policy.concurrency,
+        group_by=policy.group_by,
         max_crawl_delay=policy.max_crawl_delay,
         max_retry_wait=policy.max_retry_wait,
         on_wait=tools.on_wait,
+        on_pause=tools.on_pause,
+        resumed=tools.journal is not None and tools.journal.resumed,
         retries=policy.retries,
         attempt_seconds=policy.attempt_seconds,
         max_response_bytes=policy.max_response_bytes,
@@ -177,21 +170,17 @@ async def run_crawl(tools: CrawlTools, seed: Seed, emit: Emit, *, started: Calla
     policy, seams = tools.policy, tools.seams
     seed_url = canonical_url(seed.url) or _without_secrets(seed.url)
     settings = describe_policy(policy)
-    digest = hashlib.sha256(dump_compact(settings).encode()).hexdigest()
+    digest = _digest(settings)
     begin = _instant(seams.utc_now())
     record: CrawlRecord | None = None
     if tools.journal is not None:
-        record = tools.journal.begin(seed.id or seed_url, digest, begin)
+        # A crawl may go on with more time than it began with: time decides when it ends, not what is next.
+        record = tools.journal.begin(seed.id or seed_url, _digest({**settings, "maxSeconds": None}), begin)
         begin = record.started
     tally = Tally()
-    resumed = record is not None and record.resumed
     today = date.fromisoformat(begin[:10])  # a resumed crawl judges calendars by the day on which it began
 
-    def on_host(host: str) -> None:
-        tools.warm(host, resumed=resumed)
-        tools.listen(host, running)
-
-    acquirer = _acquirer(tools, seed, seed_url, on_host)
+    acquirer = _acquirer(tools, seed, seed_url, lambda host: tools.listen(host, running))
     running = Crawl(seed_url=seed_url, policy=policy, acquirer=acquirer, tally=tally, emit=emit, record=record, today=today)
     started(running)
     await running.run()
@@ -205,6 +194,10 @@ async def run_crawl(tools: CrawlTools, seed: Seed, emit: Emit, *, started: Calla
         tool=f"forage/{_version()}",
         sitemaps=running.sitemaps,
     )
+
+
+def _digest(settings: Mapping[str, object]) -> str:
+    return hashlib.sha256(dump_compact(settings).encode()).hexdigest()
 
 
 def _acquirer(tools: CrawlTools, seed: Seed, seed_url: str, on_host: Callable[[str], None]) -> Acquirer:

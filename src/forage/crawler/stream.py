@@ -120,7 +120,7 @@ async def crawl_stream(
     stream = CrawlStream(receive)
 
     async def produce() -> None:
-        async with send:
+        with send:  # not async with: its checkpoint could let a cancellation take the place of what was raised
             manifest = await run_crawl(tools, start, send.send, started=stream._started)  # noqa: SLF001 - one module
             await send.send(CrawlDone(manifest=manifest))
 
