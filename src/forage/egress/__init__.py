@@ -27,6 +27,13 @@ if TYPE_CHECKING:
     from forage.egress.facts import CaptureFacts as CaptureFacts
     from forage.egress.facts import TlsFacts as TlsFacts
     from forage.egress.policy import EgressPolicy as EgressPolicy
+    from forage.egress.proxy import Proxy as Proxy
+    from forage.egress.proxy import ProxyEvent as ProxyEvent
+    from forage.egress.proxy import ProxyLimits as ProxyLimits
+    from forage.egress.proxy import ProxyRules as ProxyRules
+    from forage.egress.proxy import deny_all as deny_all
+    from forage.egress.proxy import only as only
+    from forage.egress.proxy import open_proxy as open_proxy
     from forage.egress.received import OpenExchange as OpenExchange
     from forage.egress.received import Received as Received
     from forage.egress.redirects import Redirect as Redirect
@@ -63,6 +70,10 @@ __getattr__, __dir__, __all__ = lazy_face(
         "JudgedUrl": "forage.egress.rules",
         "OpenExchange": "forage.egress.received",
         "PinnedConnector": "forage.egress.connector",
+        "Proxy": "forage.egress.proxy",
+        "ProxyEvent": "forage.egress.proxy",
+        "ProxyLimits": "forage.egress.proxy",
+        "ProxyRules": "forage.egress.proxy",
         "Received": "forage.egress.received",
         "Redirect": "forage.egress.redirects",
         "RedirectChain": "forage.egress.redirects",
@@ -71,11 +82,14 @@ __getattr__, __dir__, __all__ = lazy_face(
         "TlsFacts": "forage.egress.facts",
         "Wire": "forage.egress.wire",
         "classify_address": "forage.egress.addresses",
+        "deny_all": "forage.egress.proxy",
         "evaluate_url": "forage.egress.evaluate",
         "forwarded_headers": "forage.egress.redirects",
         "guarded_client": "forage.egress.client",
         "judge_answers": "forage.egress.rules",
         "judge_redirect": "forage.egress.redirects",
         "judge_url": "forage.egress.rules",
+        "only": "forage.egress.proxy",
+        "open_proxy": "forage.egress.proxy",
     },
 )

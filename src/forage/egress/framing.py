@@ -38,10 +38,12 @@ class BodyReader(Protocol):
 
     ``feed`` takes received bytes and answers the body bytes among them; ``done`` turns true with the last one, and ``surplus`` then
     holds what followed the message. ``end`` is told that the peer closed: it raises FetchError (INCOMPLETE_BODY) unless that is
-    how this body ends.
+    how this body ends. ``failure`` is what was found wrong behind the bytes just answered: they come first, so that an exchange
+    fails in the same way however the stream was cut.
     """
 
     done: bool
+    failure: FetchError | None
     surplus: bytes
 
     def feed(self, data: bytes, /) -> bytes: ...
@@ -50,11 +52,12 @@ class BodyReader(Protocol):
 
 
 class _NoBody:
-    __slots__ = ("done", "surplus")
+    __slots__ = ("done", "failure", "surplus")
 
     def __init__(self) -> None:
         self.done = True
         self.surplus = b""
+        self.failure: FetchError | None = None
 
     def feed(self, data: bytes, /) -> bytes:
         self.surplus += data
@@ -65,12 +68,13 @@ class _NoBody:
 
 
 class _LengthBody:
-    __slots__ = ("_left", "done", "surplus")
+    __slots__ = ("_left", "done", "failure", "surplus")
 
     def __init__(self, length: int) -> None:
         self._left = length
         self.done = length == 0
         self.surplus = b""
+        self.failure: FetchError | None = None
 
     def feed(self, data: bytes, /) -> bytes:
         left = self._left - len(data)
@@ -90,11 +94,12 @@ class _LengthBody:
 
 
 class _CloseBody:
-    __slots__ = ("done", "surplus")
+    __slots__ = ("done", "failure", "surplus")
 
     def __init__(self) -> None:
         self.done = False
         self.surplus = b""
+        self.failure: FetchError | None = None
 
     def feed(self, data: bytes, /) -> bytes:
         return data
@@ -106,7 +111,7 @@ class _CloseBody:
 class _ChunkedBody:
     """RFC 9112 7.1, strict about CRLF: a bare LF is where two readers of one stream begin to disagree about chunks."""
 
-    __slots__ = ("_extensions", "_left", "_pending", "_trailer", "done", "surplus")
+    __slots__ = ("_extensions", "_left", "_pending", "_trailer", "done", "failure", "surplus")
 
     def __init__(self) -> None:
         self._pending = b""  # an unfinished line
@@ -115,13 +120,23 @@ class _ChunkedBody:
         self._extensions = 0
         self.done = False
         self.surplus = b""
+        self.failure: FetchError | None = None
 
     def feed(self, data: bytes, /) -> bytes:
         if self._pending:
             data = self._pending + data
             self._pending = b""
-        at, size = 0, len(data)
         out: list[bytes] = []
+        try:
+            self._cut(data, out)
+        except FetchError as exc:
+            if not out:
+                raise
+            self.failure = exc
+        return out[0] if len(out) == 1 else b"".join(out)
+
+    def _cut(self, data: bytes, out: list[bytes]) -> None:
+        at, size = 0, len(data)
         while at < size and not self.done:
             if self._left:
                 at = self._take(data, at, out)
@@ -138,7 +153,6 @@ class _ChunkedBody:
             at = end + 2
         if self.done:
             self.surplus += data[at:]
-        return out[0] if len(out) == 1 else b"".join(out)
 
     def _take(self, data: bytes, at: int, out: list[bytes]) -> int:
         """Move past bytes of the current chunk; its last two must be CRLF."""

@@ -10,6 +10,7 @@ answer nobody asked for is never taken for the next page.
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -39,6 +40,8 @@ DEFAULT_MAX_BODY_BYTES = 67_108_864
 MAX_IDLE_CONNECTIONS = 256
 IDLE_SECONDS = 30.0
 
+_log = logging.getLogger("forage.egress")
+
 _IDEMPOTENT = frozenset(["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"])  # RFC 9110 9.2.2
 _MAX_FIELD_MEMO = 64
 
@@ -59,6 +62,8 @@ class EgressSession:
         wire: Wire | None = None,
     ) -> None:
         self.policy = EgressPolicy() if policy is None else policy
+        if not self.policy.guarded:
+            _log.warning("the egress guard is off for this session: private and local addresses can be reached")
         self._judge = Judge(self.policy)
         self._resolver = resolver
         self._caching: CachingResolver | None = None
@@ -146,8 +151,12 @@ class EgressSession:
         max_body_bytes: int | None = None,
         decode: bool = True,
         on_bytes: Callable[[int], None] | None = None,
+        on_connection: Callable[[str], None] | None = None,
     ) -> OpenExchange:
-        """The exchange behind `open_exchange` for callers whose own interface ends it elsewhere. They must call its ``close``."""
+        """The exchange behind `open_exchange` for callers whose own interface ends it elsewhere. They must call its ``close``.
+
+        ``on_connection`` is told the pinned address of the connection before the request leaves, each time it is sent.
+        """
         judged = self._judge.url(target if isinstance(target, str) else target.url)
         request = build_request(method, judged.target, judged.host_header, self._encoded(headers), body)
         may_retry = method in _IDEMPOTENT
@@ -161,6 +170,8 @@ class EgressSession:
             begun = trio.current_time()
             exchange = HttpExchange(connection.channel, on_bytes)
             try:
+                if on_connection is not None:
+                    on_connection(connection.lane[3])
                 await exchange.start(request, method)
             except FetchError:
                 connection.channel.close()

@@ -283,6 +283,8 @@ class HttpExchange:
             if piece:
                 return piece
         while not body.done:
+            if body.failure is not None:
+                raise body.failure
             try:
                 data = await self._receive()
             except FetchError as exc:
