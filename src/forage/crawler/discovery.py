@@ -186,9 +186,7 @@ class _Reading:
             pass  # listed again: read once
         elif depth > self._max_depth:
             self._note("sitemap-depth-limit", listed_in)
-        elif len(self._queue) > self._max_requests:
-            self._note("sitemap-document-limit", listed_in)
-        else:
+        elif len(self._queue) <= self._max_requests:  # more will never be asked for
             self._seen.add(url)
             self._queue.append(_Pending(url, depth, above))
 
@@ -196,7 +194,8 @@ class _Reading:
         while self._queue:
             pending = self._queue.popleft()
             if len(self._urls) >= self._max_urls:
-                self._note("sitemap-url-limit", pending.url)
+                if all(code != "sitemap-url-limit" for code, _ in self._warnings):
+                    self._note("sitemap-url-limit", pending.url)
                 return
             if self._sitemaps >= self._max_documents or self._requests >= self._max_requests:
                 self._note("sitemap-document-limit", pending.url)

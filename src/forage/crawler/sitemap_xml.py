@@ -24,6 +24,8 @@ MAX_TOKEN = 256 * 1024
 MAX_RESTARTS = 1000
 MAX_FIELD = 16 * 1024
 MAX_REFERENCES = 512
+MAX_ELEMENTS = 2_000_000
+MAX_ENTRIES = 100_000  # twice the protocol's limit, those that list nothing included
 
 _FIRST_STEP = 512
 _OVERLAP = 128
@@ -56,6 +58,10 @@ class _TooDeepError(Exception):
     pass
 
 
+class _EnoughError(Exception):
+    pass
+
+
 class _ForeignRootError(Exception):
     """Well-formed so far, but neither sitemap nor feed."""
 
@@ -81,6 +87,8 @@ class EntryReader:
         self._field: str | None = None
         self._text: list[str] = []
         self._size = 0
+        self._elements = 0
+        self._entries = 0
         self._closed_root = False
         self.root: str | None = None
         self.done = False
@@ -110,7 +118,7 @@ class EntryReader:
             parser.Parse(b"", True)
         except (expat.ExpatError, _TooDeepError):
             return True
-        except (_DoctypeEndError, _ForeignRootError):
+        except (_DoctypeEndError, _ForeignRootError, _EnoughError):
             return False
         return False
 
@@ -128,7 +136,7 @@ class EntryReader:
         except _DoctypeEndError:
             at = max(parser.CurrentByteIndex, 0)
             return self._restart(self._from(at + 1, before, piece) + rest)
-        except _ForeignRootError:
+        except (_ForeignRootError, _EnoughError):
             self.done = True
             return b""
         except _TooDeepError:
@@ -207,6 +215,10 @@ class EntryReader:
         names.append(name)
         if len(names) > MAX_DEPTH:
             raise _TooDeepError
+        self._elements += 1
+        if self._elements > MAX_ELEMENTS:
+            self._note("sitemap-size-limit")
+            raise _EnoughError
         if len(names) == 1:
             self._start_root(name, attributes)
             return
@@ -235,6 +247,10 @@ class EntryReader:
         return prefix == (self._prefix if self.root in ("urlset", "sitemapindex", "feed") else "")
 
     def _start_entry(self, attributes: dict[str, str]) -> None:
+        self._entries += 1
+        if self._entries > MAX_ENTRIES:
+            self._note("sitemap-url-limit")
+            raise _EnoughError
         if self._entry is not None:  # the one before was never closed: it is dropped
             self._note("sitemap-malformed")
         else:
@@ -278,7 +294,7 @@ class EntryReader:
             if entry.broken:
                 self._note("sitemap-malformed")
             elif not self._take(_with_base(entry, self._base)):
-                self.done = True
+                raise _EnoughError
         elif entry is not None and self._field is not None and depth == self._entry_depth + 1:
             entry.fields[self._field] = "".join(self._text)
             self._field = None

@@ -30,6 +30,7 @@ MAX_SITEMAP_BYTES = 52_428_800
 MAX_LOCATION = 2048
 _LONGEST_LINE = 64 * 1024
 _HOPELESS_LINES = 1000
+_MAX_LINES = 4 * MAX_SITEMAP_URLS
 _SPACE = " \t\r\n"
 _LINE_ENDS = re.compile(rb"[\r\n]+")
 
@@ -182,7 +183,10 @@ class _Document:
 
     def _read_text(self, first: bytes, pieces: Iterator[bytes]) -> SitemapKind:
         hopeless = _HOPELESS_LINES
-        for line in _lines(first, pieces):
+        for number, line in enumerate(_lines(first, pieces)):
+            if number >= _MAX_LINES:
+                self._note("sitemap-size-limit")
+                break
             text = line.decode("utf-8", "replace").strip()
             if not text:
                 continue
