@@ -190,8 +190,16 @@ def test_broken_chunks_are_refused(data: bytes) -> None:
         with pytest.raises(FetchError) as caught:  # noqa: PT012 - any of the pieces may be the one
             for at in range(0, len(data), size):
                 reader.feed(data[at : at + size])
+                if reader.failure is not None:
+                    raise reader.failure
             reader.end()
         assert caught.value.kind is FetchErrorKind.PROTOCOL
+
+
+def test_what_came_before_an_error_is_given_first() -> None:
+    reader = framing("Transfer-Encoding: chunked").reader()
+    assert reader.feed(b"5\r\nhello\r\nzz\r\n") == b"hello"
+    assert reader.failure is not None
 
 
 @pytest.mark.parametrize(
@@ -204,6 +212,8 @@ def test_what_no_body_limit_counts_is_bounded(part: bytes) -> None:
     with pytest.raises(FetchError) as caught:  # noqa: PT012 - any of the pieces may be the one
         for _ in range(100):
             reader.feed(part)
+            if reader.failure is not None:
+                raise reader.failure
     assert caught.value.kind is FetchErrorKind.PROTOCOL
 
 
@@ -245,6 +255,8 @@ def test_arbitrary_bytes_as_chunks_end_in_a_body_or_an_error_of_ours(data: bytes
     kinds = set()
     try:
         reader.feed(data)
+        if reader.failure is not None:
+            raise reader.failure
         reader.end()
     except FetchError as exc:
         kinds.add(exc.kind)
