@@ -4,7 +4,7 @@
 ``--robots`` the mutated bytes are those of robots.txt. A failure prints the seed and number of the case and the bytes that were sent.
 
 Time is virtual: a server that hangs costs nothing but its deadline. Connections are kept between cases, so that bytes left over from one
-answer meet the request for the next page; each answer carries the number of its own page, and no other number may ever be stored.
+answer are there when the next page is asked for; each answer carries the number of its own page, and no other number may be stored.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import brotli
 import trio
 import trio.testing
 
+from forage.errors import FetchErrorKind
 from forage.fetch import Fetcher, FetchResult, parse_robots
 from forage.snapshots import body_bytes, validate_snapshot
 from tests.support.memory_wire import MemoryPeer, MemoryWire
@@ -144,19 +145,28 @@ class _Server:
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self.sent: dict[int, bytes] = {}
+        self._sending = 0
+        self._quiet = trio.lowlevel.ParkingLot()
+
+    async def finished(self) -> None:
+        """Wait until everything that was to be sent is sent.
+
+        What arrives after the next request went out cannot be told from its answer, by nobody; what arrives before must be noticed.
+        """
+        while self._sending:
+            await self._quiet.park()
 
     async def handle(self, peer: MemoryPeer) -> None:
         while (head := await peer.request()) is not None:
             number = _number(head.split(b" ")[1])
             rng = random.Random(f"{self._seed}/{number}")
             data = self.sent[number] = _mutated(_answer(number, rng), rng, INTERESTING)
-            at = 0
-            while at < len(data):
-                size = rng.choice([1, 7, 100, 4096, 1 << 20])
-                peer.send(data[at : at + size])
-                at += size
-                if at < len(data) and at < 2000:
-                    await trio.sleep(rng.choice([0, 0, 0, 0.001, 1.0]))
+            self._sending += 1
+            try:
+                await self._send(peer, data, rng)
+            finally:
+                self._sending -= 1
+                self._quiet.unpark_all()
             end = rng.randrange(10)
             if end == 0:
                 peer.reset()
@@ -164,6 +174,15 @@ class _Server:
             if end < 3:
                 peer.close()
                 return
+
+    async def _send(self, peer: MemoryPeer, data: bytes, rng: random.Random) -> None:
+        at = 0
+        while at < len(data):
+            size = rng.choice([1, 7, 100, 4096, 1 << 20])
+            peer.send(data[at : at + size])
+            at += size
+            if at < len(data) and at < 2000:
+                await trio.sleep(rng.choice([0, 0, 0, 0.001, 1.0]))
 
 
 def _check(result: FetchResult, took: float, number: int) -> None:
@@ -190,6 +209,11 @@ async def _one(fetcher: Fetcher, server: _Server, number: int) -> None:
         _check(result, trio.current_time() - began, number)
         if time.monotonic() - real > MOST_WORK_SECONDS:
             raise FuzzError(f"took {time.monotonic() - real:.1f} s of work")
+        if result.error is not None and result.error.kind is FetchErrorKind.HOST_PAUSED:
+            raise FuzzError("was not even asked")
+        await server.finished()
+        # A mutated Retry-After may pause the host for years; virtual ones.
+        await trio.sleep(fetcher.clock("site.test").state().paused_for)
     except Exception as exc:
         sent = base64.b64encode(server.sent.get(number, b"")[:4000]).decode()
         raise FuzzError(f"case {number}: {type(exc).__name__}: {exc}\nsent: {sent}") from exc
