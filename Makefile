@@ -20,7 +20,7 @@ FLAKE8_ASYNC := --jobs 2 --select ASYNC1,ASYNC2,ASYNC3,ASYNC4 --extend-ignore AS
 UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--only-binary :all: --custom-compile-command "make lock" pyproject.toml
 
-.PHONY: help demo test check lint format types contracts vectors fuzz-http cov lock lock-upgrade system env-run env-dev clean
+.PHONY: help demo test check lint format types contracts vectors fuzz-http fuzz-egress cov lock lock-upgrade system env-run env-dev clean
 .DEFAULT_GOAL := help
 
 help:
@@ -30,6 +30,7 @@ help:
 	@echo "make lint     ruff, flake8-async, import contracts     make format   rewrite files as ruff formats them"
 	@echo "make types    mypy --strict                            make cov      the test suite with coverage and its floor"
 	@echo "make vectors  language-neutral vectors; VECTORS=DIR another folder, FILES=\"a.json b.json\" only some"
+	@echo "make fuzz-egress  a million generated URLs, answers and redirects against the guard; SEED=N COUNT=N"
 	@echo "make fuzz-http  a million mutated answers, a hundred thousand mutated robots.txt; SEED=N COUNT=N"
 	@echo "make lock     locks that fit pyproject.toml            make lock-upgrade   the same with the newest releases"
 	@echo "make clean    remove the environment and caches"
@@ -79,9 +80,12 @@ types: env-dev
 vectors: env-dev
 	@$(PY) -m tests.vector_runner $(VECTORS) --files "$(FILES)"
 
-# Mutated answers and robots.txt files; SEED=N and COUNT=N choose others.
+# Generated stories for the guard, mutated answers and robots.txt files; SEED=N and COUNT=N choose others.
 SEED ?= 1
 COUNT ?= 1000000
+
+fuzz-egress: env-dev
+	@$(PY) -m tests.egress.fuzz_egress $(COUNT) $(SEED)
 
 fuzz-http: env-dev
 	@$(PY) -m tests.fetch.fuzz_http --seed $(SEED) --count $(COUNT) --seconds 7200

@@ -25,6 +25,7 @@ from forage.egress.redirects import RedirectChain, forwarded_headers, judge_redi
 from forage.egress.rules import JudgedUrl, judge_url
 from forage.egress.session import DEFAULT_MAX_BODY_BYTES
 from forage.egress.transport import BodyCore, TransportCore, fields_of, read_body
+from forage.egress.wire import Wire
 from forage.errors import InvalidPolicyError
 
 __all__ = ["ClientCore", "bind"]
@@ -53,11 +54,12 @@ class ClientCore:
         *,
         resolver: Resolver | None = None,
         dialer: Dialer | None = None,
+        wire: Wire | None = None,
         headers: Any = None,
         timeout: Any = 30.0,
         max_body_bytes: int = DEFAULT_MAX_BODY_BYTES,
     ) -> None:
-        self._guard = self.transport_class(policy, resolver=resolver, dialer=dialer, max_body_bytes=max_body_bytes)
+        self._guard = self.transport_class(policy, resolver=resolver, dialer=dialer, wire=wire, max_body_bytes=max_body_bytes)
         merged = self.library.Headers({"Accept-Encoding": ACCEPT_ENCODING})
         merged.update(headers)
         super().__init__(transport=self._guard, headers=merged, timeout=timeout, trust_env=False)  # type: ignore[call-arg]  # the library's

@@ -22,6 +22,7 @@ from forage.egress.policy import EgressPolicy
 from forage.egress.received import OpenExchange
 from forage.egress.rules import JudgedUrl, judge_url
 from forage.egress.session import DEFAULT_MAX_BODY_BYTES, EgressSession
+from forage.egress.wire import Wire
 from forage.errors import EgressCode, EgressUnreachableError, FetchError, ResponseTooLargeError
 
 __all__ = ["CAPTURE", "BodyCore", "Capture", "TransportCore", "fields_of", "read_body"]
@@ -120,9 +121,10 @@ class TransportCore:
         *,
         resolver: Resolver | None = None,
         dialer: Dialer | None = None,
+        wire: Wire | None = None,
         max_body_bytes: int = DEFAULT_MAX_BODY_BYTES,
     ) -> None:
-        self.session = EgressSession(policy, resolver=resolver, dialer=dialer)
+        self.session = EgressSession(policy, resolver=resolver, dialer=dialer, wire=wire)
         self.max_body_bytes = max_body_bytes
         self._filter = _WithoutQuery(self.library)
         logging.getLogger(self.library.__name__).addFilter(self._filter)
