@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from forage.egress.connector import Dialer as Dialer
     from forage.egress.connector import PinnedConnector as PinnedConnector
     from forage.egress.connector import SocketDialer as SocketDialer
+    from forage.egress.connector import dial_order as dial_order
     from forage.egress.evaluate import EgressTarget as EgressTarget
     from forage.egress.evaluate import evaluate_url as evaluate_url
     from forage.egress.facts import CaptureFacts as CaptureFacts
@@ -83,6 +84,7 @@ __getattr__, __dir__, __all__ = lazy_face(
         "Wire": "forage.egress.wire",
         "classify_address": "forage.egress.addresses",
         "deny_all": "forage.egress.proxy",
+        "dial_order": "forage.egress.connector",
         "evaluate_url": "forage.egress.evaluate",
         "forwarded_headers": "forage.egress.redirects",
         "guarded_client": "forage.egress.client",
