@@ -21,7 +21,8 @@ from forage.snapshots.heads import RememberedHeads
 from forage.snapshots.model import Snapshot
 from forage.snapshots.owners import Writer
 from forage.snapshots.pruning import Prune, prune_source
-from forage.snapshots.publication import Put, publish_group
+from forage.snapshots.publication import publish_group
+from forage.snapshots.puts import Put
 from forage.snapshots.reading import SourceReader, find_exact, latest, open_source
 from forage.snapshots.records import MAX_HISTORY_FILES, source_directory
 from forage.snapshots.reference import Lookup

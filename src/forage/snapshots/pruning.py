@@ -24,7 +24,7 @@ from forage.snapshots.indexes import SourceIndexes
 from forage.snapshots.javascript import js_trim
 from forage.snapshots.lock import LOCK_NAME, STALE_SECONDS, SourceLock, clear_stale_marker, try_lock
 from forage.snapshots.owners import Writer
-from forage.snapshots.publication import write_error
+from forage.snapshots.puts import write_error
 from forage.snapshots.reading import CAPACITY, IDENTITY, SourceReader, open_real, open_source, read_error
 from forage.snapshots.records import ENVELOPE_RECORD, first_slot, newest_first, parse_index_entry
 from forage.snapshots.reference import Lookup, identity_digest, lookup_of

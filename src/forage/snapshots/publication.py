@@ -14,53 +14,19 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import attrs
-
 from forage._files import OpenDirectory, Temporary, open_or_make, temporary_owner
-from forage.errors import HistoryFullError, InvalidSnapshotError, SnapshotStoreError, StoreErrorCode, StoreErrorReason
+from forage.errors import HistoryFullError, InvalidSnapshotError, SnapshotStoreError, StoreErrorReason
 from forage.snapshots.indexes import SourceIndexes, make_and_open
 from forage.snapshots.lock import SourceLock, try_lock
-from forage.snapshots.model import Snapshot
 from forage.snapshots.owners import Writer
+from forage.snapshots.puts import Put, write_error
 from forage.snapshots.reading import CAPACITY, IDENTITY, SourceReader, open_real, record_names
-from forage.snapshots.records import record_name, record_slices, released_record_name, source_directory
+from forage.snapshots.records import record_name, released_record_name, source_directory
 from forage.snapshots.reference import identity_digest
 from forage.snapshots.slots import slot_file
 from forage.snapshots.staging import Staging
 
-__all__ = ["Put", "publish_group", "write_error"]
-
-
-def write_error(exc: OSError) -> SnapshotStoreError:
-    """The public error of a system call that failed while writing; names the cause, no path."""
-    cause = os.strerror(exc.errno) if exc.errno else type(exc).__name__
-    message = f"the store could not be written: {cause}"
-    return SnapshotStoreError(StoreErrorCode.SNAPSHOT_STORE_ERROR, StoreErrorReason.WRITE_FAILED, message)
-
-
-@attrs.define(eq=False)
-class Put:
-    """One put of a group and what became of it: ``busy`` (another writer holds the lock), ``error``, or neither: it is durable.
-
-    A busy one may be handed in again.
-    """
-
-    snapshot: Snapshot
-    busy: bool = False
-    error: BaseException | None = None
-    name: str = ""
-    parts: tuple[bytes, ...] = ()
-    slot: int | None = None
-    """A slot that has its name while the record has not."""
-
-    @property
-    def is_open(self) -> bool:
-        """Nothing is decided yet."""
-        return self.error is None and not self.busy
-
-    def hold_slot(self, number: int | None) -> None:
-        """The slot got its name; until the record does, it has to go if anything fails."""
-        self.slot = number
+__all__ = ["publish_group"]
 
 
 class _SourcePublication:
@@ -100,8 +66,7 @@ class _SourcePublication:
         self._source, self._made = make_and_open(source_directory(self._source_id), self._root, self._directories)
         for put in self._puts:
             with self._failing(put):
-                put.name = record_name(put.snapshot)
-                put.parts = put.parts or tuple(record_slices(put.snapshot))
+                put.encode()
         self._over = not any(put.is_open for put in self._puts)
 
     def lock(self) -> None:

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -32,52 +31,11 @@ from forage.snapshots.model import sha256_hex
 from forage.snapshots.owners import process_start
 from forage.snapshots.text import decode_text_body
 from forage.snapshots.witness import fingerprint_digest, fingerprint_json, parse_witness, token_json, witness_token
+from tests.support.trees import lay_out, read_tree
 from tests.vector_runner.model import Case, adapter, differs
 
 # The vectors shortened the wait of those cases in which the lock is never given up.
 LOCK_WAIT = 0.25
-
-
-# --- trees on disk
-
-
-def lay_out(root: Path, tree: Mapping[str, Any]) -> None:
-    """Make the files of a case; ages last, because making a file touches its directory."""
-    for name, entry in tree.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if entry.get("dir"):
-            path.mkdir(exist_ok=True)
-        elif "symlink" in entry:
-            path.symlink_to(entry["symlink"])
-        elif "base64" in entry:
-            path.write_bytes(base64.b64decode(entry["base64"]))
-        else:
-            path.write_bytes(entry["text"].encode("utf-8", "surrogatepass"))
-    now = time.time()
-    for name, entry in tree.items():
-        if "ageSeconds" in entry:
-            at = now - entry["ageSeconds"]
-            os.utime(root / name, (at, at), follow_symlinks=False)
-
-
-def read_tree(root: Path) -> dict[str, dict[str, object]]:
-    """The files below ``root`` as the vectors write them: directories only when empty."""
-    found: dict[str, dict[str, object]] = {}
-    for path in sorted(root.rglob("*")):
-        name = str(path.relative_to(root))
-        if path.is_symlink():
-            found[name] = {"symlink": str(path.readlink())}
-        elif path.is_dir():
-            if not any(path.iterdir()):
-                found[name] = {"dir": True}
-        else:
-            data = path.read_bytes()
-            try:
-                found[name] = {"text": data.decode()}
-            except UnicodeDecodeError:
-                found[name] = {"base64": base64.b64encode(data).decode()}
-    return found
 
 
 # --- values as the vectors write them
