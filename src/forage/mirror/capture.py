@@ -184,6 +184,11 @@ class Capturer:
             # It was cancelled or capped before it came to anything: whoever is next takes it over.
         flight = self._flights[key] = _Flight()
         try:
+            # Looked at again: another flight may have come and gone since this pass read what is held.
+            held = await trio.to_thread.run_sync(self._root.read_sidecar, key)
+            if held is not None and not self._is_due(held):
+                flight.sidecar = held
+                return held, False
             flight.sidecar = await fetch()
             return flight.sidecar, True
         except (RequestCapError, CacheRootError):

@@ -99,7 +99,8 @@ async def crawl(
     """Crawl documents, replay URLs or bare keys, until each renders without asking for anything that is missing.
 
     ``fetch`` reaches the archive (None: nothing can be fetched), ``probe`` renders (None: there is no browser). ``max_iterations``: fetch
-    rounds a document at most; ``max_requests``: archive requests of the run; ``documents`` worked on at once, one with a request cap;
+    rounds a document at most; ``max_requests``: archive requests of the run; ``documents`` worked on at once, one with a request cap (with
+    several, the first of two documents that asks for a late child is the one that records it);
     ``delay``: seconds between request starts; ``attempts`` a request. ``force`` ignores stamps, ``reverify_browser`` those of other
     browsers. ``static_only`` captures without rendering; ``dry_run`` only says what would be fetched.
 

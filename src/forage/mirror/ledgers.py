@@ -119,7 +119,7 @@ class Ledgers:
             with (self.folder / name).open("rb") as file:
                 for line in file:
                     yield line.decode("utf-8", "replace").rstrip("\n")
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return
 
 

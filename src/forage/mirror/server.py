@@ -24,6 +24,8 @@ __all__ = ["Handler", "LoopbackServer", "MirrorServer", "Request", "Response", "
 _MOST_HEAD: Final = 65_536
 _BLOCK: Final = 16_384
 _IDLE_SECONDS: Final = 300.0
+_LINGER_SECONDS: Final = 1.0
+_MOST_LINGER: Final = 1 << 20
 _REQUEST: Final = re.compile(rb"([A-Z]{1,20}) ([^ ]{1,65536}) HTTP/1\.([01])")
 _ABSOLUTE: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 _PORT: Final = re.compile(r":[0-9]*\Z")
@@ -104,10 +106,23 @@ async def _exchange(handler: Handler, stream: trio.SocketStream, head: bytes) ->
         answer = Response(status=421)
     else:
         answer = await handler(request)
-    keep = keep and answer.abort is None
     data = _encode(answer, keep=keep, bodiless=request is not None and request.method == "HEAD")
-    await stream.send_all(data if answer.abort is None else data[: answer.abort])
+    if answer.abort is not None:
+        await stream.send_all(data[: answer.abort])
+        return False
+    await stream.send_all(data)
+    if not keep:
+        await _linger(stream)
     return keep
+
+
+async def _linger(stream: trio.SocketStream) -> None:
+    """Take what the peer still sends: closing over unread bytes would reset the connection and lose the answer."""
+    with trio.move_on_after(_LINGER_SECONDS):
+        await stream.send_eof()
+        left = _MOST_LINGER
+        while left > 0 and (block := await stream.receive_some(_BLOCK)):
+            left -= len(block)
 
 
 def _parse(head: bytes) -> tuple[Request | None, bool]:
