@@ -206,7 +206,7 @@ async def open_corpus_network(
     async with trio.open_nursery() as nursery:
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         network.dialer = _CorpusDialer(("127.0.0.1", listeners[0].socket.getsockname()[1]), unreachable)
-        nursery.start_soon(trio.serve_listeners, network.serve, listeners)
+        await nursery.start(trio.serve_listeners, network.serve, listeners)
         try:
             yield network
         except Exception as exc:

@@ -200,7 +200,7 @@ async def open_raw_server(
     async with trio.open_nursery() as nursery:
         listeners = await trio.open_tcp_listeners(0, host=host)
         server.port = listeners[0].socket.getsockname()[1]
-        nursery.start_soon(trio.serve_listeners, server.serve, listeners)
+        await nursery.start(trio.serve_listeners, server.serve, listeners)
         try:
             yield server
         except Exception as exc:

@@ -67,12 +67,11 @@ class Outcome:
 async def run_script(blocks: Iterable[bytes], *, limit: int = 1 << 20, method: str = "GET", reset: bool = False) -> Received:
     """One exchange with the script; asserts that its connection does not outlive the session."""
     channel = ScriptChannel(blocks, reset=reset)
-    async with EgressSession(_POLICY, wire=_ScriptWire(channel)) as session:
-        try:
+    try:
+        async with EgressSession(_POLICY, wire=_ScriptWire(channel)) as session:
             return await session.exchange("http://93.184.216.34/", max_body_bytes=limit, method=method)
-        finally:
-            await session.__aexit__(None, None, None)
-            assert channel.closed
+    finally:
+        assert channel.closed
 
 
 _POLICY = EgressPolicy()
