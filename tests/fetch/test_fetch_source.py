@@ -372,6 +372,7 @@ async def test_error_pages_are_kept_on_request(autojump_clock: Clock) -> None:
 class Page:
     html = "<p>rendered</p>"
     warnings = ("navigated: away",)
+    left_for = ("https://out.test/x",)
 
 
 class FakeRenderer:
@@ -398,6 +399,7 @@ async def test_a_rendered_page_keeps_url_status_and_headers(autojump_clock: Cloc
     assert renderer.asked == [A]
     assert (snapshot.url, snapshot.rendered, snapshot.body, snapshot.raw_bytes) == (B, True, "<p>rendered</p>", None)
     assert result.warnings == ("navigated: away",)
+    assert result.left_for == ("https://out.test/x",)
 
 
 @pytest.mark.parametrize(

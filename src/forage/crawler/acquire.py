@@ -17,13 +17,14 @@ from forage._codec import units
 from forage.crawler.discovery import FetchedDocument, Role, SitemapFinds, discover_sitemaps
 from forage.crawler.frontier import Entry, host_key
 from forage.crawler.lanes import Outcome
-from forage.crawler.links import Link, extract_links
+from forage.crawler.links import Link, PageLinks, extract_links
 from forage.crawler.manifest import Page, PageFailure, PageSkip, SkipReason
+from forage.crawler.missing import MissingPages
 from forage.crawler.policy import CrawlPolicy, Seed
 from forage.crawler.urls import canonical_url, dedupe_key, origin_of
 from forage.egress import judge_url
 from forage.errors import EgressCode, FetchErrorKind, ForageError
-from forage.fetch import Fetcher, FetchResult, RobotsCopy, Source
+from forage.fetch import DEFAULT_USER_AGENT, Fetcher, FetchResult, RobotsCopy, Source
 from forage.snapshots import (
     MAX_SOURCE_ID_UNITS,
     Snapshot,
@@ -70,9 +71,20 @@ class _Reader:
     """Rows and links of a snapshot; the part that live crawl and replay share."""
 
     policy: CrawlPolicy
+    user_agent: str
 
-    def page(self, entry: Entry, snapshot: Snapshot, *, stored: bool, warnings: Sequence[str]) -> Outcome:
-        links = self._links(snapshot)
+    def page(
+        self,
+        entry: Entry,
+        snapshot: Snapshot,
+        *,
+        stored: bool,
+        warnings: Sequence[str],
+        left_for: Sequence[Link] = (),
+        soft_404: bool = False,
+    ) -> Outcome:
+        found = self._links(snapshot)
+        links = tuple((link, dedupe_key(link.url)) for link in (*found.links, *left_for))
         body = snapshot.raw_bytes if snapshot.raw_bytes is not None else snapshot.body
         page = Page(
             number=entry.number,
@@ -88,30 +100,24 @@ class _Reader:
             rendered=bool(snapshot.rendered),
             not_modified=snapshot.not_modified,
             stored=stored,
+            soft_404=soft_404,
             redirects=snapshot.redirects or (),
-            warnings=tuple(warnings),
+            warnings=(*warnings, *found.warnings),
             snapshot=snapshot if self.policy.keep_bodies else None,
         )
         key = dedupe_key(snapshot.url)
         return Outcome(page=page, links=links, covered=() if key == entry.key else (key,))
 
-    def _links(self, snapshot: Snapshot) -> tuple[tuple[Link, str], ...]:
+    def _links(self, snapshot: Snapshot) -> PageLinks:
         headers = snapshot.headers or {}
-        content_type = headers.get("content-type")
-        if content_type is not None and "html" not in content_type.lower():
-            return ()
         body = snapshot.body if snapshot.rendered else body_bytes(snapshot)
-        if content_type is None and not looks_like_markup(body):
-            return ()
-        found = extract_links(body, page_url=snapshot.url, content_type=content_type, headers=tuple(headers.items()))
-        return tuple((link, dedupe_key(link.url)) for link in found.links)
-
-
-def looks_like_markup(body: bytes | str) -> bool:
-    """Whether a body without a content type starts as HTML does."""
-    head = body[:1024]
-    text = head if isinstance(head, str) else head.decode("latin-1")
-    return text.lstrip("\ufeff\x00 \t\r\n\x0c").startswith("<")
+        return extract_links(
+            body,
+            page_url=snapshot.url,
+            content_type=headers.get("content-type"),
+            headers=tuple(headers.items()),
+            user_agent=self.user_agent,
+        )
 
 
 class LiveAcquirer:
@@ -134,7 +140,9 @@ class LiveAcquirer:
         self._policy = policy
         self._fetcher = fetcher
         self._store = store
-        self._reader = _Reader(policy=policy)
+        user_agent = seed.user_agent or policy.user_agent
+        self._reader = _Reader(policy=policy, user_agent=user_agent or DEFAULT_USER_AGENT)
+        self._missing = MissingPages(fetcher, user_agent) if policy.soft_404_probe else None
         self._seed_origin = origin_of(seed_url)
 
     async def acquire(self, entry: Entry) -> Outcome:
@@ -156,7 +164,9 @@ class LiveAcquirer:
             return _refused(entry, result)
         warnings = list(result.warnings)
         stored = await self._keep(result.snapshot, warnings)
-        return self._reader.page(entry, result.snapshot, stored=stored, warnings=warnings)
+        soft_404 = self._missing is not None and await self._missing.matches(entry.url, result.snapshot)
+        left_for = _left_for(result)
+        return self._reader.page(entry, result.snapshot, stored=stored, warnings=warnings, left_for=left_for, soft_404=soft_404)
 
     async def _keep(self, snapshot: Snapshot, warnings: list[str]) -> bool:
         if self._store is None:
@@ -192,7 +202,7 @@ class ReplayAcquirer:
         self._seed_url = seed_url
         self._name = seed.id or seed_url
         self._store = store
-        self._reader = _Reader(policy=policy)
+        self._reader = _Reader(policy=policy, user_agent=seed.user_agent or policy.user_agent or DEFAULT_USER_AGENT)
 
     async def acquire(self, entry: Entry) -> Outcome:
         """The newest snapshot of the entry's page; ``no-snapshot`` where the store has none."""
@@ -218,6 +228,12 @@ def _document_id(url: str, role: Role) -> str:
 
 def _as_document(snapshot: Snapshot) -> FetchedDocument:
     return FetchedDocument(url=snapshot.url, body=body_bytes(snapshot), content_type=(snapshot.headers or {}).get("content-type"))
+
+
+def _left_for(result: FetchResult) -> tuple[Link, ...]:
+    """Where a rendered page tried to go by itself, as links: scope, robots and budgets decide about them as about any other."""
+    urls = [url for text in result.left_for if (url := canonical_url(text)) is not None]
+    return tuple(Link(kind="navigation", url=url) for url in urls)
 
 
 def _failed(entry: Entry, kind: FetchErrorKind, message: str) -> Outcome:

@@ -142,8 +142,9 @@ class CrawlPolicy:
     ``max_pages`` counts attempts, failures included; ``delay`` runs from request start to request start on one host;
     ``concurrency`` bounds requests in flight over all hosts, ``per_host`` those on one host; ``window`` is how many entries the order
     of commits may run ahead, part of what makes the manifest the same at any concurrency. ``max_seconds`` is the one budget outside that
-    promise. ``should_follow(link, context)`` answers False (skipped as ``filtered``), True, or a number: higher first. Raises
-    InvalidPolicyError, which names the field and what it takes.
+    promise. ``soft_404_probe`` asks each origin once for a page that cannot exist and flags the pages that look the same.
+    ``should_follow(link, context)`` answers False (skipped as ``filtered``), True, or a number: higher first.
+    Raises InvalidPolicyError, which names the field and what it takes.
     """
 
     max_pages: int = attrs.field(default=20, validator=_whole(0))
@@ -157,6 +158,7 @@ class CrawlPolicy:
     mode: Mode = attrs.field(default="live", validator=_one_of(Mode))
     same_host: bool = attrs.field(default=True, validator=_flag)
     follow_nofollow: bool = attrs.field(default=False, validator=_flag)
+    soft_404_probe: bool = attrs.field(default=False, validator=_flag)
     should_follow: ShouldFollow | None = attrs.field(default=None, validator=_callable)
     obey_robots: bool = attrs.field(default=True, validator=_flag)
     robots_on_error: RobotsOnError = attrs.field(default="deny", validator=_one_of(RobotsOnError))

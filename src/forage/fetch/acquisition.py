@@ -21,7 +21,7 @@ from forage.fetch.conditional import NO_VALIDATORS, Validators, validators_of
 from forage.fetch.cookies import HopCookies
 from forage.fetch.politeness import WaitTooLongError
 from forage.fetch.received import snapshot_of
-from forage.fetch.rendering import Renderer, render_over, wants_render
+from forage.fetch.rendering import Renderer, kept_plain, render_over, wants_render
 from forage.fetch.result import FetchFailure, FetchResult, Source
 from forage.fetch.robots import Robots
 from forage.fetch.robots_client import ACCEPT_ENCODING
@@ -72,6 +72,7 @@ class Acquisition:
         self._warnings = warnings
         self._cookies = HopCookies()
         self._redirects: list[str] = []
+        self._left_for: tuple[str, ...] = ()
         self._requests = 0
         self._robots_notes: dict[str, None] = {}
         self._last: Answer | None = None
@@ -93,6 +94,7 @@ class Acquisition:
             error=error,
             warnings=tuple(self._warnings),
             redirects=tuple(self._redirects),
+            left_for=self._left_for,
             facts=None if last is None else last.facts,
             raw_headers=None if last is None or last.status is None else last.headers,
             requests=self._requests,
@@ -268,11 +270,12 @@ class Acquisition:
         clock = await self._tools.sender.clock(target)
         try:
             async with clock.request():
-                snapshot, notes = await render_over(self._choices.renderer, target.url, plain, seconds=seconds)
+                rendering = await render_over(self._choices.renderer, target.url, plain, seconds=seconds)
         except WaitTooLongError as exc:
-            snapshot, notes = plain, (f"render-failed: {exc}; the plain page is kept",)
-        self._warnings += notes
-        return snapshot
+            rendering = kept_plain(plain, f"render-failed: {exc}")
+        self._warnings += rendering.warnings
+        self._left_for = rendering.left_for
+        return rendering.snapshot
 
 
 def _resolved(location: str, base: str) -> str | None:

@@ -8,23 +8,39 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+import attrs
 import trio
 
-from forage.errors import ForageError, InvalidSnapshotError
+from forage.errors import ForageError
 from forage.fetch.settings import Render
 from forage.snapshots import Snapshot, looks_like_js_shell, rendered_snapshot
 
-__all__ = ["RenderedPage", "Renderer", "render_over", "wants_render"]
+__all__ = ["RenderedPage", "Renderer", "Rendering", "kept_plain", "render_over", "wants_render"]
 
 
 class RenderedPage(Protocol):
-    """What a renderer made of a page: the document as HTML text, and warnings of the form ``code: what happened``."""
+    """What a renderer made of a page: the document as HTML text, and warnings of the form ``code: what happened``.
+
+    ``left_for`` are the URLs to which the page tried to send the whole browser once it was loaded; the renderer refuses all of them.
+    """
 
     @property
     def html(self) -> str: ...
 
     @property
     def warnings(self) -> Sequence[str]: ...
+
+    @property
+    def left_for(self) -> Sequence[str]: ...
+
+
+@attrs.frozen(kw_only=True)
+class Rendering:
+    """What became of a plain page that was given to a browser."""
+
+    snapshot: Snapshot
+    warnings: tuple[str, ...] = ()
+    left_for: tuple[str, ...] = ()
 
 
 class Renderer(Protocol):
@@ -44,17 +60,20 @@ def wants_render(render: Render, snapshot: Snapshot) -> bool:
     return looks_like_js_shell(snapshot.body)
 
 
-async def render_over(renderer: Renderer | None, url: str, plain: Snapshot, *, seconds: float) -> tuple[Snapshot, tuple[str, ...]]:
+async def render_over(renderer: Renderer | None, url: str, plain: Snapshot, *, seconds: float) -> Rendering:
     """``plain`` with the body that the browser made of ``url``, or ``plain`` itself with a warning that says why not."""
     if renderer is None:
-        return plain, ("render-unavailable: no renderer was given; the plain page is kept",)
+        return kept_plain(plain, "render-unavailable: no renderer was given")
     try:
         with trio.fail_after(seconds):
             page = await renderer.render(url)
-        return rendered_snapshot(plain, page.html), tuple(page.warnings)
+        return Rendering(snapshot=rendered_snapshot(plain, page.html), warnings=tuple(page.warnings), left_for=tuple(page.left_for))
     except trio.TooSlowError:
-        return plain, (f"render-failed: it took more than {seconds:g} s; the plain page is kept",)
-    except InvalidSnapshotError as exc:
-        return plain, (f"render-failed: {exc}; the plain page is kept",)
+        return kept_plain(plain, f"render-failed: it took more than {seconds:g} s")
     except ForageError as exc:
-        return plain, (f"render-failed: {exc}; the plain page is kept",)
+        return kept_plain(plain, f"render-failed: {exc}")
+
+
+def kept_plain(plain: Snapshot, why: str) -> Rendering:
+    """The plain page, and the warning why it was not rendered."""
+    return Rendering(snapshot=plain, warnings=(f"{why}; the plain page is kept",))

@@ -37,6 +37,7 @@ UNASKED = {"accept", "accept-encoding"}
 class Page:
     html: str
     warnings: tuple[str, ...] = ()
+    left_for: tuple[str, ...] = ()
 
 
 class ScriptedRenderer:
