@@ -84,6 +84,13 @@ def test_answers_without_a_body(status: int, method: str) -> None:
     assert framing(status=status, method=method).kind == "none"
 
 
+def test_205_without_framing_is_not_waited_for() -> None:
+    found = framing(status=205)
+    assert (found.kind, found.reusable) == ("none", False)
+    assert framing("Content-Length: 0", status=205).reusable
+    assert framing("Transfer-Encoding: chunked", status=205).kind == "chunked"
+
+
 def test_a_bodiless_answer_that_declares_a_body_ends_its_connection() -> None:
     """The body may come all the same, and would stand where the next answer is expected."""
     assert framing(status=304).reusable

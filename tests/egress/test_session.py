@@ -198,6 +198,14 @@ async def test_a_kept_connection_that_dies_unanswered_is_replaced_once() -> None
     assert network.resolver.asked == ["a.example"] * 3, "the new connection is judged anew"
 
 
+async def test_a_timeout_told_to_an_idle_connection_is_no_answer_to_the_next_request() -> None:
+    late = ok(b"late", "Connection: close", status="408 Request Timeout")
+    async with open_network(answering(ok(b"1"), late), answering(ok(b"2"), late)) as network:
+        await network.get()
+        assert (await network.get()).body == b"2"
+        assert (await network.get(method="POST")).status == 408, "what may have had an effect is not sent again"
+
+
 @pytest.mark.parametrize(("method", "first"), [("POST", b""), ("GET", b"H"), ("GET", b"HTTP/1.1 200 OK\r\n")])
 async def test_a_request_is_not_sent_twice_otherwise(method: str, first: bytes) -> None:
     """Not if it may have had an effect, nor if an answer had begun."""

@@ -13,7 +13,8 @@ import trio
 import trio.testing
 
 from forage.egress import EgressAddress, EgressPolicy, judge_url
-from forage.egress.wire import Channel, HttpExchange, SocketChannel, TlsChannel
+from forage.egress.channels import Channel, SocketChannel, TlsChannel
+from forage.egress.wire import HttpExchange
 from forage.errors import FetchError, FetchErrorKind
 from tests.support.authority import authority, server_context
 from tests.support.memory_wire import MemoryPeer, MemoryWire

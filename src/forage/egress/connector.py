@@ -18,11 +18,12 @@ import attrs
 import trio
 
 from forage.egress.addresses import EgressAddress
+from forage.egress.channels import SocketChannel, TlsChannel
 from forage.egress.facts import TlsFacts
 from forage.egress.policy import EgressPolicy
 from forage.egress.rules import JudgedUrl
 from forage.egress.trust import client_context
-from forage.egress.wire import Connected, SocketChannel, TlsChannel
+from forage.egress.wire import Connected
 from forage.errors import EgressCode, EgressUnreachableError
 
 __all__ = ["ATTEMPT_DELAY", "MAX_TRIES", "Dialer", "PinnedConnector", "SocketDialer", "dial_order"]
@@ -55,7 +56,7 @@ class SocketDialer:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             code = sock.connect_ex((address, port))
-            if code == errno.EINPROGRESS:
+            if code in (errno.EINPROGRESS, errno.EWOULDBLOCK):  # POSIX, Windows
                 await trio.lowlevel.wait_writable(sock)
                 code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if code:

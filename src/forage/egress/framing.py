@@ -245,6 +245,8 @@ def body_framing(head: ResponseHead, method: str) -> Framing:
         return _transfer_framing(codings, reusable and length is None and head.minor_version > 0)
     if length is not None:
         return Framing(kind="length", length=length, reusable=reusable)
+    if head.status == 205:
+        return Framing(kind="none", reusable=False)  # has no content (RFC 9110 15.3.6); its end would be waited for in vain
     return Framing(kind="close", reusable=False)
 
 

@@ -14,10 +14,11 @@ import attrs
 import trio
 
 from forage.egress.answers import DnsAnswers
+from forage.egress.channels import Channel
 from forage.egress.codings import BodyDecoder
 from forage.egress.facts import CaptureFacts, TlsFacts
 from forage.egress.rules import JudgedUrl
-from forage.egress.wire import Channel, HttpExchange
+from forage.egress.wire import HttpExchange
 from forage.errors import FetchError, ResponseTooLargeError
 
 __all__ = ["Connection", "OpenExchange", "Received"]

@@ -159,7 +159,6 @@ class EgressSession:
         """
         judged = self._judge.url(target if isinstance(target, str) else target.url)
         request = build_request(method, judged.target, judged.host_header, self._encoded(headers), body)
-        may_retry = method in _IDEMPOTENT
         fresh = False
         timings: dict[str, float] = {}
         while True:
@@ -168,20 +167,12 @@ class EgressSession:
             if connection is None:
                 connection = await self._connect(judged, addresses, timings)
             begun = trio.current_time()
-            exchange = HttpExchange(connection.channel, on_bytes)
-            try:
-                if on_connection is not None:
-                    on_connection(connection.lane[3])
-                await exchange.start(request, method)
-            except FetchError:
-                connection.channel.close()
-                if may_retry and connection.used and not exchange.began:
-                    fresh = True  # the peer closed it while our request was on its way (RFC 9112 9.3.1)
-                    continue
-                raise
-            except BaseException:
-                connection.channel.close()
-                raise
+            if on_connection is not None:
+                on_connection(connection.lane[3])
+            exchange = await _ask(connection, request, method, on_bytes)
+            if exchange is None:
+                fresh = True
+                continue
             timings["head"] = trio.current_time() - begun
             return OpenExchange(
                 target=judged,
@@ -266,6 +257,30 @@ class EgressSession:
             if not waiting:
                 del self._lanes[connection.lane]
             connection.channel.close()
+
+
+async def _ask(connection: Connection, request: bytes, method: str, on_bytes: Callable[[int], None] | None) -> HttpExchange | None:
+    """Send a request and read the head of its answer. None when a kept connection turns out to have been given up by the peer.
+
+    That is when it dies before any byte of an answer, our request having crossed its end (RFC 9112 9.3.1), or when what comes is the 408
+    that was sent to the idle connection (RFC 9110 15.5.9). Only a request that may be repeated is taken for that.
+    """
+    exchange = HttpExchange(connection.channel, on_bytes)
+    may_repeat = connection.used and method in _IDEMPOTENT
+    try:
+        await exchange.start(request, method)
+    except FetchError:
+        connection.channel.close()
+        if may_repeat and not exchange.began:
+            return None
+        raise
+    except BaseException:
+        connection.channel.close()
+        raise
+    if may_repeat and exchange.head.status == 408 and not exchange.framing.reusable:
+        connection.channel.close()
+        return None
+    return exchange
 
 
 def _is_quiet(connection: Connection) -> bool:

@@ -37,6 +37,8 @@ def client_context(policy: EgressPolicy) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.hostname_checks_common_name = False  # RFC 9110 4.3.4: only subject alternative names count
     context.set_alpn_protocols(["http/1.1"])
+    # Python before 3.11.4 asks OpenSSL to take a cut connection for its end; whoever sits on the path could then shorten a page.
+    context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
     if policy.ca_file is None:
         _load_system_authorities(context)
         return context
