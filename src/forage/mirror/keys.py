@@ -57,7 +57,7 @@ _TIMESTAMP: Final = re.compile(r"[0-9]{4,14}")
 _ONE_SLASH: Final = re.compile(r"(https?):/(?!/)", re.ASCII | re.IGNORECASE)
 _ONE_SLASH_LOWER: Final = re.compile(r"(https?):/(?!/)")
 _ABSOLUTE: Final = re.compile(r"https?://[^/]", re.ASCII | re.IGNORECASE)
-_SCHEMELESS: Final = re.compile(r"[\w-]++(?:\.[\w-]++)++(?=[:/?#]|\Z)", re.ASCII)
+_SCHEMELESS: Final = re.compile(r"[\w-]++(?:\.[\w-]++)+(?=[:/?#]|\Z)", re.ASCII)
 
 _ESCAPED: Final = frozenset(bytes(range(0x21)) + b"\"#%'<>\\^`{}" + bytes(range(0x7F, 0x100)))
 _SPELLED: Final = tuple(f"%{byte:02X}" if byte in _ESCAPED else chr(byte) for byte in range(0x100))

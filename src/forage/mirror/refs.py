@@ -41,7 +41,7 @@ _SCHEMES: Final = (6, 5, 0)  # lengths of https:, http: and nothing
 
 _LIST_GAP: Final = re.compile(r"[\t\n\f\r ,]*")
 _LIST_URL: Final = re.compile(r"[^\t\n\f\r ]+")
-_DESCRIPTORS: Final = re.compile(r"(?:[^(,]++|\([^)]*+\)?)*+")
+_DESCRIPTORS: Final = re.compile(r"(?:[^(,]++|\([^)]*+\)?+)*")
 _REFRESH: Final = re.compile(
     r"""[\t\n\f\r ]*[0-9.]+[\t\n\f\r ]*[;,]?[\t\n\f\r ]*(?:url[\t\n\f\r ]*=[\t\n\f\r ]*)?["']?""", re.ASCII | re.IGNORECASE
 )

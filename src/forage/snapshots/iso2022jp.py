@@ -28,9 +28,9 @@ class Iso2022Jp:
     """ISO-2022-JP: segments between valid escape sequences, each in the state that the last one chose."""
 
     # A run of escape sequences, three bytes each; the last one counts.
-    _ESCAPES = re.compile(rb"(?:\x1b(?:\([BJI]|\$[@B]))++")
+    _ESCAPES = re.compile(rb"(?:\x1b(?:\([BJI]|\$[@B]))+")
     # Whole pairs; a lead with a byte that is no trail and swallowed; anything else, one error each. ESC is never swallowed.
-    _PAIRS = re.compile(rb"(?:[\x21-\x7e][\x21-\x7e])++|[\x21-\x7e][^\x1b\x21-\x7e]|[\x00-\xff]")
+    _PAIRS = re.compile(rb"(?:[\x21-\x7e][\x21-\x7e])+|[\x21-\x7e][^\x1b\x21-\x7e]|[\x00-\xff]")
     _PAIR_BYTES = bytes(range(0x21, 0x7F))
     _ASCII_BYTES = bytes(byte for byte in range(0x80) if byte not in {0x0E, 0x0F, 0x1B})
     _HIGH = bytes(byte | 0x80 for byte in range(256))
