@@ -1,7 +1,7 @@
 """Regular expressions keep to what every supported Python matches alike.
 
-Before Python 3.11.5 a possessive repeat of a group, such as ``(?:ab)++``, gives back to the wrong place when the group fails half-way, and wrong
-matches are wrong hosts and wrong text here. A possessive repeat of one character or class is sound everywhere.
+Before Python 3.11.5 a possessive repeat of a group, such as ``(?:ab)++``, gives back to the wrong place when the group fails half-way,
+and wrong matches are wrong hosts and wrong text here. A possessive repeat of one character or class is sound everywhere.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import importlib
 import pkgutil
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -29,7 +29,7 @@ def modules() -> Iterator[ModuleType]:
 
 def patterns_of(module: ModuleType) -> Iterator[tuple[str, re.Pattern[Any]]]:
     """Patterns that are kept by a module or by one of its classes."""
-    places = [(module.__name__, vars(module))]
+    places: list[tuple[str, Mapping[str, Any]]] = [(module.__name__, vars(module))]
     places += [(f"{module.__name__}.{name}", vars(value)) for name, value in vars(module).items() if isinstance(value, type)]
     for place, names in places:
         for name, value in names.items():
