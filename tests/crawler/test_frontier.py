@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forage.crawler.frontier import CommitOrder, Entry, Frontier, Turn, host_key
+from forage.crawler.frontier import Entry, Frontier, host_key
+from forage.crawler.order import CommitOrder, Turn
 
 Site = Mapping[str, Sequence[str]]
 
@@ -65,6 +67,31 @@ def test_redirect_target_that_waits_is_numbered_as_covered() -> None:
     assert frontier.pop(0).covered
     frontier.mark("http://a/new", 1)
     assert not frontier.push("http://a/new", "http://a/new", 1)
+
+
+@pytest.mark.parametrize("scored", [False, True])
+@given(
+    rows=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 30), st.integers(0, 3), st.sampled_from([0.0, 1.0, 2.5])), max_size=60),
+    in_memory=st.integers(1, 30),
+    pops=st.integers(0, 20),
+)
+def test_frontier_on_disk_gives_the_same_entries(scored: bool, rows: list[tuple[str, int, int, float]], in_memory: int, pops: int) -> None:
+    def run(in_memory: int) -> tuple[list[Entry], list[tuple[str, int]], bool]:
+        with closing(Frontier(scored=scored, in_memory=in_memory)) as frontier:
+            taken = []
+            for number, (host, name, depth, score) in enumerate(rows):
+                url = f"http://{host}/{name}"
+                frontier.push(url, f"{url}?key" if name % 2 else url, depth, score=score)
+                if name % 7 == 0:
+                    frontier.mark(f"http://{host}/{name + 1}?key", depth)
+                if number < pops and len(frontier):
+                    taken.append(frontier.pop(number))
+            return taken, list(frontier.drain()), frontier.on_disk
+
+    *in_ram, _ = run(10**9)
+    *spilled, on_disk = run(in_memory)
+    assert spilled == in_ram
+    assert on_disk == (len({(h, n) for h, n, _, _ in rows}) > in_memory) or on_disk
 
 
 class _Driver:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import date
 
 import trio
@@ -17,10 +17,11 @@ import trio
 from forage.crawler.acquire import Acquirer
 from forage.crawler.admission import Admission
 from forage.crawler.events import CrawlEvent, CrawlWarning, PageCaptured, PageFailed, UrlSkipped
-from forage.crawler.frontier import CommitOrder, Entry, Frontier, Turn
+from forage.crawler.frontier import Entry, Frontier
 from forage.crawler.journal import CrawlRecord
 from forage.crawler.lanes import HostHistory, Lanes, Outcome
 from forage.crawler.manifest import PageSkip, SitemapCounters, SkipReason
+from forage.crawler.order import CommitOrder, Turn
 from forage.crawler.policy import CrawlPolicy
 from forage.crawler.tally import Tally
 from forage.crawler.traps import TrapBudget
@@ -51,7 +52,7 @@ class Crawl:
         self._tally = tally
         self._emit = emit
         self._record = record
-        self._frontier = Frontier(scored=policy.should_follow is not None)
+        self._frontier = Frontier(scored=policy.should_follow is not None, in_memory=policy.frontier_in_memory)
         self._admission = Admission(self._frontier, policy, seed_url, TrapBudget(now=today))
         self._order: CommitOrder[Outcome] = CommitOrder(
             self._frontier, window=policy.window, max_pages=policy.max_pages, apply=self._apply, stop=self._stop
@@ -81,6 +82,10 @@ class Crawl:
 
     async def run(self) -> None:
         """Crawl until nothing is left or a budget is used up. Raises only what the consumer's side raises."""
+        with closing(self._frontier):
+            await self._run()
+
+    async def _run(self) -> None:
         self._frontier.push(self._seed_url, dedupe_key(self._seed_url), 0)
         async with trio.open_nursery() as nursery:
             lanes = Lanes(nursery, decide=self._decide, work=self._work, deliver=self._deliver, per_host=self._policy.per_host)

@@ -1,25 +1,22 @@
-"""Ordered, de-duplicated, depth-bounded work, and the rule that numbers it.
+"""Ordered, de-duplicated, depth-bounded work: the URLs that wait, by host, and every key that was ever seen.
 
-Pure: no task, clock or socket. `Frontier` holds the URLs that wait, by host; `CommitOrder` decides which of them gets the next number and
-from which state, so that the numbering depends on the site and the policy only and never on timing:
-
-* Entries are numbered round robin over hosts in discovery order, first in first out (or by score) within a host.
-* Entry n is chosen from the state after commit n - window. If that state leaves nothing to choose, the next commit is waited for
-  and applied, one at a time.
-* Never more than ``max_pages`` minus the committed attempts are under way.
+Pure but for its overflow: beyond a number of known URLs everything moves to a private temporary SQLite database, which has no
+name in the file system and ends with the frontier (or with the process, however that ends). What is taken when is the same in either form;
+the rule that numbers entries is `order`'s.
 """
 
 from __future__ import annotations
 
 import heapq
+import itertools
+import sqlite3
 from collections import deque
-from collections.abc import Callable
-from enum import Enum
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 import attrs
 
-__all__ = ["CommitOrder", "Entry", "FollowContext", "Frontier", "Turn", "host_key"]
+__all__ = ["Entry", "FollowContext", "Frontier", "host_key"]
 
 
 def host_key(url: str) -> str:
@@ -63,81 +60,179 @@ class FollowContext:
     committed: int
 
 
-class _Queue(Protocol):
-    def push(self, url: str, key: str, score: float, ticket: int) -> None: ...
-    def pop(self) -> tuple[str, str]: ...
+class _Shelf(Protocol):
+    """Where a frontier keeps what it knows."""
+
+    def depth(self, key: str) -> int | None: ...
+    def set_depth(self, key: str, depth: int) -> None: ...
+    def cover(self, key: str) -> None: ...
+    def is_covered(self, key: str) -> bool: ...
+    def put(self, host: str, url: str, key: str, score: float, ticket: int) -> None: ...
+    def take(self, host: str) -> tuple[str, str]: ...
     def __len__(self) -> int: ...
 
 
-class _Fifo:
-    """First in, first out. A URL that is its own key is kept once, without a tuple around it."""
+class _Memory:
+    """First in first out by deque, or by score with a heap. A URL that is its own key is kept once, without a tuple around it."""
 
-    __slots__ = ("_items",)
+    def __init__(self, *, scored: bool) -> None:
+        self._scored = scored
+        self._depths: dict[str, int] = {}
+        self._covered: set[str] = set()
+        self._fifo: dict[str, deque[str | tuple[str, str]]] = {}
+        self._heap: dict[str, list[tuple[float, int, str, str]]] = {}
 
-    def __init__(self) -> None:
-        self._items: deque[str | tuple[str, str]] = deque()
+    def __len__(self) -> int:
+        return len(self._depths)
 
-    def push(self, url: str, key: str, score: float, ticket: int) -> None:
-        self._items.append(key if url == key else (url, key))
+    def depth(self, key: str) -> int | None:
+        return self._depths.get(key)
 
-    def pop(self) -> tuple[str, str]:
-        item = self._items.popleft()
+    def set_depth(self, key: str, depth: int) -> None:
+        self._depths[key] = depth
+
+    def cover(self, key: str) -> None:
+        self._covered.add(key)
+
+    def is_covered(self, key: str) -> bool:
+        return key in self._covered
+
+    def put(self, host: str, url: str, key: str, score: float, ticket: int) -> None:
+        if self._scored:
+            heapq.heappush(self._heap.setdefault(host, []), (-score, ticket, url, key))
+        else:
+            queue = self._fifo.get(host)
+            if queue is None:
+                queue = self._fifo[host] = deque()
+            queue.append(key if url == key else (url, key))
+
+    def take(self, host: str) -> tuple[str, str]:
+        if self._scored:
+            heap = self._heap[host]
+            _, _, url, key = heapq.heappop(heap)
+            if not heap:
+                del self._heap[host]
+            return url, key
+        queue = self._fifo[host]
+        item = queue.popleft()
+        if not queue:
+            del self._fifo[host]
         return (item, item) if isinstance(item, str) else item
 
-    def __len__(self) -> int:
-        return len(self._items)
+    def move_to(self, shelf: _Disk) -> None:
+        """Give everything away; what was first stays first."""
+        shelf.fill(((key, depth, key in self._covered) for key, depth in self._depths.items()), self._rows())
+
+    def _rows(self) -> Iterator[tuple[str, float, int, str, str]]:
+        tickets = itertools.count(-sum(map(len, self._fifo.values())))  # before every later one
+        for host, queue in self._fifo.items():
+            for item in queue:
+                url, key = (item, item) if isinstance(item, str) else item
+                yield host, 0.0, next(tickets), url, key
+        for host, heap in self._heap.items():
+            for rank, ticket, url, key in heap:
+                yield host, rank, ticket, url, key
 
 
-class _ByScore:
-    """Highest score first, ties in discovery order."""
-
-    __slots__ = ("_items",)
+class _Disk:
+    """The same in a temporary database: memory stays bounded whatever a site lists."""
 
     def __init__(self) -> None:
-        self._items: list[tuple[float, int, str, str]] = []
+        self._db = sqlite3.connect("", isolation_level=None)  # an empty name: on disk, private, gone when closed
+        for statement in (
+            "PRAGMA journal_mode=OFF",
+            "PRAGMA synchronous=OFF",
+            "PRAGMA cache_size=-65536",
+            "CREATE TABLE known (key TEXT PRIMARY KEY, depth INTEGER NOT NULL, covered INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID",
+            "CREATE TABLE waiting (host TEXT, rank REAL, ticket INTEGER, url TEXT NOT NULL, key TEXT NOT NULL,"
+            " PRIMARY KEY (host, rank, ticket)) WITHOUT ROWID",
+            "BEGIN",
+        ):
+            self._db.execute(statement)
+        self._count = 0
 
-    def push(self, url: str, key: str, score: float, ticket: int) -> None:
-        heapq.heappush(self._items, (-score, ticket, url, key))
-
-    def pop(self) -> tuple[str, str]:
-        _, _, url, key = heapq.heappop(self._items)
-        return url, key
+    def fill(self, known: Iterable[tuple[str, int, bool]], waiting: Iterable[tuple[str, float, int, str, str]]) -> None:
+        """Take over what another shelf held."""
+        self._db.executemany("INSERT INTO known VALUES (?, ?, ?)", known)
+        self._db.executemany("INSERT INTO waiting VALUES (?, ?, ?, ?, ?)", waiting)
+        (self._count,) = self._db.execute("SELECT count(*) FROM known").fetchone()
 
     def __len__(self) -> int:
-        return len(self._items)
+        return self._count
+
+    def depth(self, key: str) -> int | None:
+        row = self._db.execute("SELECT depth FROM known WHERE key = ?", (key,)).fetchone()
+        return None if row is None else int(row[0])
+
+    def set_depth(self, key: str, depth: int) -> None:
+        new = "INSERT INTO known (key, depth) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET depth = excluded.depth"
+        self._count += self.depth(key) is None
+        self._db.execute(new, (key, depth))
+
+    def cover(self, key: str) -> None:
+        self._db.execute("UPDATE known SET covered = 1 WHERE key = ?", (key,))
+
+    def is_covered(self, key: str) -> bool:
+        row = self._db.execute("SELECT covered FROM known WHERE key = ?", (key,)).fetchone()
+        return row is not None and bool(row[0])
+
+    def put(self, host: str, url: str, key: str, score: float, ticket: int) -> None:
+        self._db.execute("INSERT INTO waiting VALUES (?, ?, ?, ?, ?)", (host, -score, ticket, url, key))
+
+    def take(self, host: str) -> tuple[str, str]:
+        first = "SELECT rank, ticket, url, key FROM waiting WHERE host = ? ORDER BY rank, ticket LIMIT 1"
+        rank, ticket, url, key = self._db.execute(first, (host,)).fetchone()
+        self._db.execute("DELETE FROM waiting WHERE host = ? AND rank = ? AND ticket = ?", (host, rank, ticket))
+        return url, key
+
+    def close(self) -> None:
+        self._db.close()
 
 
 class Frontier:
-    """URLs that wait, by host, each key at most once. ``scored`` orders a host's URLs by score instead of discovery."""
+    """URLs that wait, by host, each key at most once.
 
-    def __init__(self, *, scored: bool = False) -> None:
-        self._new_queue: Callable[[], _Queue] = _ByScore if scored else _Fifo
-        self._queues: dict[str, _Queue] = {}
-        self._ring: deque[str] = deque()  # hosts whose queue is not empty, in the order of their turns
-        self._depths: dict[str, int] = {}  # every key ever seen; a smaller depth found while it waits is taken
-        self._covered: set[str] = set()
-        self._host_counts: dict[str, int] = {}
+    ``scored`` orders a host's URLs by score instead of discovery; ``in_memory`` is how many known URLs are held before all of them move to
+    disk. Close it when done.
+    """
+
+    def __init__(self, *, scored: bool = False, in_memory: int = 2_000_000) -> None:
+        self._shelf: _Shelf = _Memory(scored=scored)
+        self._in_memory = in_memory
+        self._ring: deque[str] = deque()  # hosts with URLs that wait, in the order of their turns
+        self._counts: dict[str, int] = {}  # how many wait, by host
+        self._indexes: dict[str, int] = {}  # entries numbered so far, by host
         self._tickets = 0
         self._waiting = 0
 
     def __len__(self) -> int:
         return self._waiting
 
+    @property
+    def on_disk(self) -> bool:
+        """Whether there were too many known URLs to hold in memory."""
+        return isinstance(self._shelf, _Disk)
+
+    def close(self) -> None:
+        """Let go of the database, if there is one. Idempotent."""
+        if isinstance(self._shelf, _Disk):
+            self._shelf.close()
+
     def knows(self, key: str, depth: int | None = None) -> bool:
         """True when the key was pushed or marked before; with a smaller ``depth`` the known one is lowered."""
-        known = self._depths.get(key)
+        known = self._shelf.depth(key)
         if known is None:
             return False
         if depth is not None and depth < known:
-            self._depths[key] = depth
+            self._shelf.set_depth(key, depth)
         return True
 
     def mark(self, key: str, depth: int) -> None:
         """Count a key as seen without queueing it: a redirect target that was captured under another URL."""
-        if key in self._depths:
-            self._covered.add(key)
+        if self._shelf.depth(key) is None:
+            self._learn(key, depth)
         else:
-            self._depths[key] = depth
+            self._shelf.cover(key)
 
     def push(self, url: str, key: str, depth: int, *, score: float = 0.0) -> bool:
         """Queue a URL; False when its key was seen before."""
@@ -145,120 +240,42 @@ class Frontier:
             return False
         if key == url:
             key = url  # one string object in both the queue and the table
-        self._depths[key] = depth
+        self._learn(key, depth)
         host = host_key(url)
-        queue = self._queues.get(host)
-        if queue is None:
-            queue = self._queues[host] = self._new_queue()
-        if not len(queue):
+        count = self._counts.get(host, 0)
+        if not count:
             self._ring.append(host)
+        self._counts[host] = count + 1
         self._tickets += 1
-        queue.push(url, key, score, self._tickets)
+        self._shelf.put(host, url, key, score, self._tickets)
         self._waiting += 1
         return True
 
     def pop(self, number: int) -> Entry:
         """The next URL in turn, as entry ``number``. IndexError when nothing waits."""
         host = self._ring.popleft()
-        queue = self._queues[host]
-        url, key = queue.pop()
+        url, key = self._shelf.take(host)
         self._waiting -= 1
-        if len(queue):
+        left = self._counts[host] - 1
+        if left:
+            self._counts[host] = left
             self._ring.append(host)
         else:
-            del self._queues[host]
-        index = self._host_counts.get(host, 0)
-        self._host_counts[host] = index + 1
-        covered = key in self._covered
-        return Entry(number=number, url=url, key=key, host=host, host_index=index, depth=self._depths[key], covered=covered)
+            del self._counts[host]
+        index = self._indexes.get(host, 0)
+        self._indexes[host] = index + 1
+        depth = self._shelf.depth(key) or 0
+        return Entry(number=number, url=url, key=key, host=host, host_index=index, depth=depth, covered=self._shelf.is_covered(key))
 
-    def drain(self) -> list[tuple[str, int]]:
+    def drain(self) -> Iterator[tuple[str, int]]:
         """Everything that still waits as (url, depth), in the order in which it would have been taken."""
-        left = []
         while self._waiting:
             entry = self.pop(-1)
-            left.append((entry.url, entry.depth))
-        return left
+            yield entry.url, entry.depth
 
-
-class Turn(Enum):
-    """Why there is no next entry."""
-
-    WAIT = "a commit that the order needs has not arrived"
-    DONE = "nothing is left to do, or a budget is used up"
-
-
-R = TypeVar("R")
-
-
-class CommitOrder(Generic[R]):
-    """Numbers entries and hands results back in the order of their numbers.
-
-    ``apply(entry, result)`` changes the frontier (links, redirect targets) and answers True when the entry counts against
-    ``max_pages``. ``stop()`` reads the applied state and answers True when a budget is used up.
-    """
-
-    def __init__(
-        self, frontier: Frontier, *, window: int, max_pages: int, apply: Callable[[Entry, R], bool], stop: Callable[[], bool]
-    ) -> None:
-        self._frontier = frontier
-        self._window = window
-        self._max_pages = max_pages
-        self._apply = apply
-        self._stop = stop
-        self._arrived: dict[int, tuple[Entry, R]] = {}
-        self._numbered = 0
-        self._committed = 0
-        self._applied = 0
-        self._counted = 0
-        self._stopped = False
-
-    @property
-    def numbered(self) -> int:
-        """Entries that have a number."""
-        return self._numbered
-
-    @property
-    def applied(self) -> int:
-        """Commits that the frontier has seen."""
-        return self._applied
-
-    @property
-    def counted(self) -> int:
-        """Applied entries that count against ``max_pages``."""
-        return self._counted
-
-    def arrive(self, entry: Entry, result: R) -> list[tuple[Entry, R]]:
-        """Take one result, in any order; answer those whose turn to be committed has come."""
-        self._arrived[entry.number] = (entry, result)
-        ready = []
-        while self._committed in self._arrived:
-            ready.append(self._arrived[self._committed])
-            self._committed += 1
-        return ready
-
-    def _apply_next(self) -> bool:
-        if self._applied == self._committed:
-            return False
-        entry, result = self._arrived.pop(self._applied)
-        self._applied += 1
-        self._counted += self._apply(entry, result)
-        return True
-
-    def next_entry(self) -> Entry | Turn:
-        """The entry whose turn it is, or why there is none now."""
-        while self._applied <= self._numbered - self._window:
-            if not self._apply_next():
-                return Turn.WAIT
-        while True:
-            self._stopped = self._stopped or self._stop()
-            under_way = self._numbered - self._applied
-            room = self._max_pages - self._counted - under_way
-            if not self._stopped and room > 0 and len(self._frontier):
-                entry = self._frontier.pop(self._numbered)
-                self._numbered += 1
-                return entry
-            if not under_way:
-                return Turn.DONE
-            if not self._apply_next():
-                return Turn.WAIT
+    def _learn(self, key: str, depth: int) -> None:
+        self._shelf.set_depth(key, depth)
+        if len(self._shelf) > self._in_memory and isinstance(self._shelf, _Memory):
+            disk = _Disk()
+            self._shelf.move_to(disk)
+            self._shelf = disk

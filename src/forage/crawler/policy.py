@@ -143,6 +143,7 @@ class CrawlPolicy:
     ``concurrency`` bounds requests in flight over all hosts, ``per_host`` those on one host; ``window`` is how many entries the order
     of commits may run ahead, part of what makes the manifest the same at any concurrency. ``max_seconds`` is the one budget outside that
     promise. ``soft_404_probe`` asks each origin once for a page that cannot exist and flags the pages that look the same.
+    Beyond ``frontier_in_memory`` known URLs the frontier lives in a temporary database on disk.
     ``should_follow(link, context)`` answers False (skipped as ``filtered``), True, or a number: higher first.
     Raises InvalidPolicyError, which names the field and what it takes.
     """
@@ -171,12 +172,13 @@ class CrawlPolicy:
     per_host: int = attrs.field(default=1, validator=_whole(1, 64))
     group_by: GroupBy = attrs.field(default="host", validator=_one_of(GroupBy))
     window: int = attrs.field(default=64, validator=_whole(1, 100_000))
+    frontier_in_memory: int = attrs.field(default=2_000_000, validator=_whole(1))
     keep_bodies: bool = attrs.field(default=True, validator=_flag)
     user_agent: str | None = attrs.field(default=None, validator=_agent)
     egress: EgressPolicy = attrs.field(factory=EgressPolicy, validator=_egress)
 
 
-_WITHOUT_EFFECT = frozenset({"concurrency", "keep_bodies"})
+_WITHOUT_EFFECT = frozenset({"concurrency", "frontier_in_memory", "keep_bodies"})
 
 
 def describe_policy(policy: CrawlPolicy) -> dict[str, Any]:
