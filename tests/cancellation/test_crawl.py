@@ -73,7 +73,7 @@ async def test_what_a_cancelled_crawl_acknowledged_resolves(tmp_path: Path) -> N
 async def test_error_of_the_consumer_ends_the_crawl_and_arrives_unwrapped(tmp_path: Path) -> None:
     async with open_raw_server(ROUTES) as server:
         tasks = trio.lowlevel.current_statistics().tasks_living
-        with pytest.raises(LookupError, match="mine"):
+        with pytest.raises(LookupError, match="mine"):  # noqa: PT012 - what is raised has to cross the stream
             async with crawl_stream(server.origin, policy_for(server)) as stream:
                 async for _ in stream:
                     raise LookupError("mine")
