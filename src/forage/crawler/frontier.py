@@ -134,6 +134,12 @@ class _Memory:
                 yield host, rank, ticket, url, key
 
 
+_WAITING = """
+CREATE TABLE waiting (host TEXT, rank REAL, ticket INTEGER, url TEXT NOT NULL, key TEXT NOT NULL,
+                      PRIMARY KEY (host, rank, ticket)) WITHOUT ROWID
+"""
+
+
 class _Disk:
     """The same in a temporary database: memory stays bounded whatever a site lists."""
 
@@ -144,8 +150,7 @@ class _Disk:
             "PRAGMA synchronous=OFF",
             "PRAGMA cache_size=-65536",
             "CREATE TABLE known (key TEXT PRIMARY KEY, depth INTEGER NOT NULL, covered INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID",
-            "CREATE TABLE waiting (host TEXT, rank REAL, ticket INTEGER, url TEXT NOT NULL, key TEXT NOT NULL,"
-            " PRIMARY KEY (host, rank, ticket)) WITHOUT ROWID",
+            _WAITING,
             "BEGIN",
         ):
             self._db.execute(statement)
