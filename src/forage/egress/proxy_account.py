@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-import attrs
 import trio
 
 from forage.egress.proxy_events import LIMIT, MALFORMED, Decision, Outcome, ProxyEvent, shown_target
@@ -74,8 +73,14 @@ class Account:
         self._tell = tell
         self._begun = trio.current_time()
         self._seconds = float("inf")
-        self._told = False
-        self._event = ProxyEvent(event="decision", number=number, at="", client=client, decision="refused")
+        self._number = number
+        self._client = client
+        self._method = ""
+        self._url = ""
+        self._host: str | None = None
+        self._address: str | None = None
+        self._status: int | None = None
+        self._decision: Decision | None = None
         self._up = 0
         self._down = 0
         self.scope = trio.CancelScope()
@@ -111,24 +116,24 @@ class Account:
     # what is known of the request
 
     def asked(self, request: ProxyRequest) -> None:
-        self._event = attrs.evolve(self._event, method=request.method, url=shown_target(request.target))
+        self._method, self._url = request.method, shown_target(request.target)
 
     def asked_host(self, host: str) -> None:
-        self._event = attrs.evolve(self._event, host=host)
+        self._host = host
 
     def answered(self, status: int) -> None:
-        self._event = attrs.evolve(self._event, status=status)
+        self._status = status
 
     # decisions
 
     def connected(self, address: str) -> None:
         """Allowed, over a connection to this address. A request that is sent again, on a new connection, is told once."""
-        self._event = attrs.evolve(self._event, address=address)
+        self._address = address
         self._decide("allowed")
 
     def deny(self, exc: EgressError) -> None:
         """The guard refused, or nothing could be reached."""
-        self._event = attrs.evolve(self._event, host=exc.host)
+        self._host = exc.host
         if isinstance(exc, EgressUnreachableError):
             decision: Decision = "unreachable"
         else:
@@ -143,26 +148,48 @@ class Account:
         """The connection is over. Tells the end of an allowed request, and the decision where there was none before."""
         if outcome in ("cancelled", "idle") and self._budget.used_up is not None:
             outcome = "limit"
-        if self._told and self._event.decision == "allowed":
-            self._event = attrs.evolve(
-                self._event,
-                event="end",
-                at=_now(),
-                bytes_up=self._up,
-                bytes_down=self._down,
-                seconds=round(trio.current_time() - self._begun, 3),
-                outcome=outcome,
+        if self._decision == "allowed":
+            self._tell(
+                ProxyEvent(
+                    event="end",
+                    number=self._number,
+                    at=_now(),
+                    client=self._client,
+                    method=self._method,
+                    url=self._url,
+                    host=self._host,
+                    decision="allowed",
+                    address=self._address,
+                    status=self._status,
+                    bytes_up=self._up,
+                    bytes_down=self._down,
+                    seconds=round(trio.current_time() - self._begun, 3),
+                    outcome=outcome,
+                )
             )
-            self._tell(self._event)
         elif outcome == "limit":
             self.refuse(LIMIT, self._budget.used_up or "connection")
-        elif self._event.method:
+        elif self._method:
             self._decide("unreachable", EgressCode.CONNECT_FAILED.value, f"ended before a connection ({outcome})")
         elif self._up:
             self.refuse(MALFORMED, "an unfinished head")
 
     def _decide(self, decision: Decision, code: str | None = None, rule: str | None = None, block: str | None = None) -> None:
-        if not self._told:
-            self._told = True
-            self._event = attrs.evolve(self._event, at=_now(), decision=decision, code=code, rule=rule, block=block)
-            self._tell(self._event)
+        if self._decision is None:
+            self._decision = decision
+            self._tell(
+                ProxyEvent(
+                    event="decision",
+                    number=self._number,
+                    at=_now(),
+                    client=self._client,
+                    method=self._method,
+                    url=self._url,
+                    host=self._host,
+                    decision=decision,
+                    code=code,
+                    rule=rule,
+                    block=block,
+                    address=self._address,
+                )
+            )

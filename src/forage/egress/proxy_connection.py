@@ -239,16 +239,20 @@ class ClientConnection:
         sized = framing.kind in ("none", "length")
         chunked = not sized and request.minor_version > 0
         self._account.answered(opened.head.status)
-        await self._send(response_head(opened.head, framing, chunked=chunked))
+        begun = response_head(opened.head, framing, chunked=chunked)
+        if not opened.is_ready:
+            await self._send(begun)  # a stream of events may be silent for long
+            begun = b""
         try:
             while piece := await opened.piece():
-                await self._send(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+                await self._send(begun + (b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece))
+                begun = b""
         except FetchError:
             if not sized and not chunked:
                 self._peer.reset_at_close()
             return "upstream-lost"
-        if chunked:
-            await self._send(b"0\r\n\r\n")
+        if begun or chunked:
+            await self._send(begun + (b"0\r\n\r\n" if chunked else b""))
         return "complete"
 
     # tunnels

@@ -111,6 +111,11 @@ class OpenExchange:
         return self.head.status in _REDIRECTS and any(self.head.values(b"location"))
 
     @property
+    def is_ready(self) -> bool:
+        """True when bytes of the body, or its end, came with the head: the next piece will not be long in coming."""
+        return self._exchange.has_rest
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """Codes so far; complete once the body was read."""
         return () if self._content is None else tuple(self._content.warnings)

@@ -138,6 +138,11 @@ class HttpExchange:
         return b""
 
     @property
+    def has_rest(self) -> bool:
+        """Whether something of the body is here already, or it has none."""
+        return bool(self._rest) or (self._body is not None and self._body.done)
+
+    @property
     def reusable(self) -> bool:
         body = self._body
         return body is not None and body.done and not body.surplus and not self._rest and self._sent and self.framing.reusable
