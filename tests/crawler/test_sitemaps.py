@@ -297,21 +297,26 @@ def test_white_space_before_the_declaration_is_noted() -> None:
 PLAIN = urlset(entry("a") + entry("b")).encode()
 
 
+def packed(data: bytes) -> bytes:
+    """Without the time of day, which would become part of a test's name."""
+    return gzip.compress(data, mtime=0)
+
+
 @pytest.mark.parametrize(
     ("data", "expected", "warnings"),
     [
-        (gzip.compress(PLAIN), ["a", "b"], ()),
-        (gzip.compress(gzip.compress(PLAIN)), ["a", "b"], ()),
-        (gzip.compress(PLAIN[:150]) + gzip.compress(PLAIN[150:]), ["a", "b"], ()),
-        (gzip.compress(PLAIN) + b"\0" * 512, ["a", "b"], ()),
-        (gzip.compress(PLAIN) + b"junk", ["a", "b"], ()),
-        (gzip.compress(b"https://site.test/a"), ["a"], ()),
-        (gzip.compress(PLAIN)[:-4], ["a", "b"], ("sitemap-gzip-truncated",)),
-        (gzip.compress(PLAIN)[:-8] + b"\0" * 8, [], ("sitemap-gzip-truncated",)),
+        (packed(PLAIN), ["a", "b"], ()),
+        (packed(packed(PLAIN)), ["a", "b"], ()),
+        (packed(PLAIN[:150]) + packed(PLAIN[150:]), ["a", "b"], ()),
+        (packed(PLAIN) + b"\0" * 512, ["a", "b"], ()),
+        (packed(PLAIN) + b"junk", ["a", "b"], ()),
+        (packed(b"https://site.test/a"), ["a"], ()),
+        (packed(PLAIN)[:-4], ["a", "b"], ("sitemap-gzip-truncated",)),
+        (packed(PLAIN)[:-8] + b"\0" * 8, [], ("sitemap-gzip-truncated",)),
         (b"\x1f\x8bcorrupt", [], ("sitemap-gzip-truncated",)),
         (b"\x1f\x8b", [], ("sitemap-gzip-truncated",)),
-        (gzip.compress(gzip.compress(gzip.compress(PLAIN))), [], ("sitemap-not-xml",)),
-        (gzip.compress(b""), [], ("sitemap-empty",)),
+        (packed(packed(packed(PLAIN))), [], ("sitemap-not-xml",)),
+        (packed(b""), [], ("sitemap-empty",)),
     ],
 )
 def test_gzip_is_recognised_by_content(data: bytes, expected: list[str], warnings: tuple[str, ...]) -> None:
