@@ -174,6 +174,8 @@ class _SourcePublication:
         identity = identity_digest(put.snapshot)
         if self._source.exists(put.name):
             self._staging.then(put, lambda: self._check_existing(put))
+            if self._lock is not None and self._lock.broken is not None:
+                self._plan_repair(put)
         elif (twin := self._released_twin(put)) is not None:
             self._plan_rename(put, twin, identity)
             return
@@ -212,15 +214,30 @@ class _SourcePublication:
         The identity entry comes first: old references are never answered "missing" in between.
         """
         self._indexes.plan_identity(identity, put.name, put)
-        slots, capacity = self._indexes.slots, self._indexes.capacity
-        number = slots.slot_of(twin)
+        number = self._indexes.slots.slot_of(twin)
         if number is None:
             self._indexes.plan_slot(put.name, put, put.hold_slot)
         self._staging.then(put, lambda: self._rename(put, twin))
         if number is not None:
-            slots.give(number, put.name)
-            slot = self._staging.write_text(capacity, slot_file(number), put.name)
-            self._staging.then(put, lambda: slot.replace(slot_file(number)))
+            self._plan_handing_over(put, number)
+
+    def _plan_handing_over(self, put: Put, number: int) -> None:
+        """The slot of the 0.3 name becomes that of the record; its text changes at one stroke, so that it counts all the time."""
+        self._indexes.slots.give(number, put.name)
+        slot = self._staging.write_text(self._indexes.capacity, slot_file(number), put.name)
+        self._staging.then(put, lambda: slot.replace(slot_file(number)))
+
+    def _plan_repair(self, put: Put) -> None:
+        """A writer died here: the record may have lost the way to its slot."""
+        slots = self._indexes.slots
+        if slots.slot_of(put.name) is not None:
+            return
+        twin = released_record_name(put.snapshot.fetched_at, put.snapshot.body_hash)
+        number = None if twin is None or self._source.exists(twin) else slots.slot_of(twin)
+        if number is None:
+            self._indexes.plan_slot(put.name, put)
+        else:
+            self._plan_handing_over(put, number)
 
     def _rename(self, put: Put, twin: str) -> None:
         os.rename(twin, put.name, src_dir_fd=self._source.fd, dst_dir_fd=self._source.fd)
