@@ -69,7 +69,7 @@ async def test_a_session_that_lives_on_never_uses_what_a_cancelled_exchange_held
                     assert (await session.exchange(URL)).body == b"hello"
             finally:
                 assert len(wire.open) <= 1
-                session._close_idle(0, None)  # what is left in use is then a task that stays
+                session._idle._close_old(0, None)  # what is left in use is then a task that stays
 
         assert await cancel_at_every_step(operation) > 20
         assert (await session.exchange(URL)).body == b"hello"

@@ -8,14 +8,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forage.egress import DnsAnswers, EgressPolicy, EgressSession, Received
-from forage.egress.session import IDLE_SECONDS, MAX_IDLE_CONNECTIONS
+from forage.egress import DnsAnswers, EgressAddress, EgressPolicy, EgressSession, Received, judge_url
+from forage.egress.idle import IDLE_SECONDS, MAX_IDLE_CONNECTIONS
 from forage.errors import (
     EgressCode,
     EgressDeniedError,
@@ -268,6 +269,21 @@ async def test_a_target_judged_elsewhere_is_judged_again() -> None:
     async with open_network(answering(ok())) as network:
         with pytest.raises(EgressDeniedError):
             await network.session.exchange(loose)
+
+
+async def test_a_judged_target_is_taken_as_it_is_where_the_policy_makes_the_same_of_it() -> None:
+    async with open_network(answering(*[ok()] * 9)) as network:
+        target = judge_url("http://a.example/p?q", EgressPolicy())
+        assert (await network.session.exchange(target)).url == "http://a.example/p?q"
+        for forged in (
+            attrs.evolve(target, host="localhost"),
+            attrs.evolve(target, literal=EgressAddress(address="10.0.0.1", family=4)),
+            attrs.evolve(target, port=22),
+            attrs.evolve(target, url="http://b.example/"),
+        ):
+            assert (await network.session.exchange(forged)).facts.connected == FOUR
+        with pytest.raises(EgressDeniedError):
+            await network.session.exchange(attrs.evolve(target, target="/\r\nX: y", url="http://a.example/\r\nX: y"))
 
 
 async def test_judging_alone_connects_to_nothing() -> None:

@@ -1,17 +1,12 @@
 """A session of guarded exchanges: every request judged, connections kept and used again.
 
-Owns the order of one hop (judge, look up, judge the answers, take a kept connection or make one, exchange) and the bounded store of idle
-connections. It follows no redirect, has no cookies, does not retry an answer and knows no politeness.
-
-A kept connection serves another request only if it is for the same scheme, host, port and address; if that address is among the answers
-judged for this very request, so that a rebinding name cannot ride on an old answer; and if nothing arrived on it meanwhile, so that an
-answer nobody asked for is never taken for the next page.
+Owns the order of one hop: judge, look up, judge the answers, take a kept connection (``idle``) or make one, exchange. It follows no
+redirect, has no cookies, does not retry an answer and knows no politeness.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
@@ -22,6 +17,7 @@ import trio
 from forage.egress.addresses import EgressAddress
 from forage.egress.answers import DnsAnswers, Resolver
 from forage.egress.connector import Dialer, PinnedConnector
+from forage.egress.idle import IdleConnections
 from forage.egress.outgoing import build_request, encode_fields
 from forage.egress.policy import EgressPolicy
 from forage.egress.received import Connection, OpenExchange, Received
@@ -37,13 +33,10 @@ __all__ = ["DEFAULT_MAX_BODY_BYTES", "EgressSession", "OpenExchange", "Received"
 DEFAULT_MAX_BODY_BYTES = 67_108_864
 """Bytes of a body, before and after decoding, where the caller sets no limit: 64 MiB."""
 
-MAX_IDLE_CONNECTIONS = 256
-IDLE_SECONDS = 30.0
-
 _log = logging.getLogger("forage.egress")
 
 _IDEMPOTENT = frozenset(["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"])  # RFC 9110 9.2.2
-_MAX_FIELD_MEMO = 64
+_MAX_MEMO = 256
 
 
 class EgressSession:
@@ -68,17 +61,15 @@ class EgressSession:
         self._resolver = resolver
         self._caching: CachingResolver | None = None
         self._wire: Wire = PinnedConnector(self.policy, dialer) if wire is None else wire
-        self._lanes: dict[tuple[str, str, int, str], list[Connection]] = {}  # idle ones of a lane, last in, first out
-        self._idle: OrderedDict[Connection, None] = OrderedDict()  # all idle ones, longest idle first
+        self._idle = IdleConnections()
+        self._roots: dict[str, JudgedUrl] = {}  # root URLs by Host header: what this policy makes of an origin
         self._fields: dict[tuple[tuple[str, str], ...], bytes] = {}
-        self._closed = False
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        self._closed = True
-        self._close_idle(0, None)
+        self._idle.close()
 
     async def exchange(
         self,
@@ -116,7 +107,7 @@ class EgressSession:
 
     async def judge(self, target: JudgedUrl | str) -> tuple[EgressAddress, ...]:
         """Judge a URL and its addresses as a request would, without connecting. Raises EgressDeniedError, EgressUnreachableError."""
-        judged = self._judge.url(target if isinstance(target, str) else target.url)
+        judged = self._judged(target)
         addresses, _ = await self._route(judged, {})
         return addresses
 
@@ -157,19 +148,17 @@ class EgressSession:
 
         ``on_connection`` is told the pinned address of the connection before the request leaves, each time it is sent.
         """
-        judged = self._judge.url(target if isinstance(target, str) else target.url)
+        judged = self._judged(target)
         request = build_request(method, judged.target, judged.host_header, self._encoded(headers), body)
         fresh = False
         timings: dict[str, float] = {}
         while True:
             addresses, answers = await self._route(judged, timings)
-            connection = None if fresh else self._take(judged, addresses)
+            connection = None if fresh else self._idle.take(judged, addresses)
             if connection is None:
                 connection = await self._connect(judged, addresses, timings)
             begun = trio.current_time()
-            if on_connection is not None:
-                on_connection(connection.lane[3])
-            exchange = await _ask(connection, request, method, on_bytes)
+            exchange = await _ask(connection, request, method, on_bytes, on_connection)
             if exchange is None:
                 fresh = True
                 continue
@@ -182,8 +171,30 @@ class EgressSession:
                 timings=timings,
                 limit=DEFAULT_MAX_BODY_BYTES if max_body_bytes is None else max_body_bytes,
                 decode=decode,
-                release=self._release,
+                release=self._idle.put,
             )
+
+    def _judged(self, target: JudgedUrl | str) -> JudgedUrl:
+        """The target under this session's policy, whoever judged it before.
+
+        A judgement is about the origin; path and query are data. So a judged URL is taken when its origin is what this policy makes of it:
+        a dictionary look-up for each request of a crawl.
+        """
+        if isinstance(target, str):
+            return self._judge.url(target)
+        root = self._roots.get(target.host_header)
+        if root is None or root.scheme != target.scheme:
+            root = self._judge.url(f"{target.scheme}://{target.host_header}/")
+            if len(self._roots) >= _MAX_MEMO:
+                self._roots.clear()
+            self._roots[target.host_header] = root
+        same = (root.host, root.port, root.literal, root.loopback_origin) == (
+            target.host,
+            target.port,
+            target.literal,
+            target.loopback_origin,
+        )
+        return target if same and target.url == f"{root.origin}{target.target}" else self._judge.url(target.url)
 
     def _encoded(self, headers: Sequence[tuple[str, str]]) -> bytes:
         if not headers:
@@ -192,7 +203,7 @@ class EgressSession:
         fields = self._fields.get(key)
         if fields is None:
             fields = encode_fields(key)
-            if len(self._fields) >= _MAX_FIELD_MEMO:
+            if len(self._fields) >= _MAX_MEMO:
                 self._fields.clear()
             self._fields[key] = fields
         return fields
@@ -222,44 +233,14 @@ class EgressSession:
         lane = (judged.scheme, judged.host, judged.port, made.address)
         return Connection(channel=made.channel, lane=lane, tried=made.tried, tls=made.tls)
 
-    def _take(self, judged: JudgedUrl, addresses: Sequence[EgressAddress]) -> Connection | None:
-        """The kept connection used last for this lane that is still quiet."""
-        for address in addresses:
-            lane = (judged.scheme, judged.host, judged.port, address.address)
-            while waiting := self._lanes.get(lane):
-                connection = waiting.pop()
-                if not waiting:
-                    del self._lanes[lane]
-                del self._idle[connection]
-                if trio.current_time() - connection.idle_since <= IDLE_SECONDS and _is_quiet(connection):
-                    return connection
-                connection.channel.close()
-        return None
 
-    def _release(self, connection: Connection) -> None:
-        if self._closed:
-            connection.channel.close()
-            return
-        now = connection.idle_since = trio.current_time()
-        self._lanes.setdefault(connection.lane, []).append(connection)
-        self._idle[connection] = None
-        self._close_idle(MAX_IDLE_CONNECTIONS, now - IDLE_SECONDS)
-
-    def _close_idle(self, most: int, since: float | None) -> None:
-        """Close the longest idle connections: those above ``most``, and those idle since before ``since``."""
-        while self._idle:
-            connection = next(iter(self._idle))
-            if len(self._idle) <= most and (since is None or connection.idle_since >= since):
-                return
-            del self._idle[connection]
-            waiting = self._lanes[connection.lane]
-            waiting.remove(connection)
-            if not waiting:
-                del self._lanes[connection.lane]
-            connection.channel.close()
-
-
-async def _ask(connection: Connection, request: bytes, method: str, on_bytes: Callable[[int], None] | None) -> HttpExchange | None:
+async def _ask(
+    connection: Connection,
+    request: bytes,
+    method: str,
+    on_bytes: Callable[[int], None] | None,
+    on_connection: Callable[[str], None] | None,
+) -> HttpExchange | None:
     """Send a request and read the head of its answer. None when a kept connection turns out to have been given up by the peer.
 
     That is when it dies before any byte of an answer, our request having crossed its end (RFC 9112 9.3.1), or when what comes is the 408
@@ -268,6 +249,8 @@ async def _ask(connection: Connection, request: bytes, method: str, on_bytes: Ca
     exchange = HttpExchange(connection.channel, on_bytes)
     may_repeat = connection.used and method in _IDEMPOTENT
     try:
+        if on_connection is not None:
+            on_connection(connection.lane[3])
         await exchange.start(request, method)
     except FetchError:
         connection.channel.close()
@@ -281,11 +264,3 @@ async def _ask(connection: Connection, request: bytes, method: str, on_bytes: Ca
         connection.channel.close()
         return None
     return exchange
-
-
-def _is_quiet(connection: Connection) -> bool:
-    """False when the peer closed, or sent something that no request asked for."""
-    try:
-        return connection.channel.receive(1) is None
-    except FetchError:
-        return False
