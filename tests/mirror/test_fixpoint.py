@@ -19,6 +19,7 @@ from forage.egress import EgressSession
 from forage.errors import BrowserError, InvalidPolicyError
 from forage.mirror.archive import GuardedArchive, archive_egress
 from forage.mirror.cache import CacheRoot
+from forage.mirror.demo_web import STAMP, asset, captures, document_url, page
 from forage.mirror.fixpoint import crawl
 from forage.mirror.keys import body_path, key_hash
 from forage.mirror.ledgers import Ledgers
@@ -29,7 +30,6 @@ from forage.mirror.probe import RenderReport, RequestRecord
 from forage.mirror.results import CrawlReport
 from forage.mirror.verifier import Category, verify_root
 from tests.support.page_reader import PageReader
-from tests.support.small_web import STAMP, asset, captures, document_url, page
 
 NAMES = ["deep", "late", "lists", "odd", "plain"]
 URLS = [document_url(name) for name in NAMES]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,6 +33,16 @@ def test_csp_entries_are_matched_by_directive_and_source() -> None:
     assert found.reason == "old library"
     assert policy.sanction("script-src", "inline") is None
     assert policy.sanction("img-src", "") is None
+
+
+def test_the_committed_policy_sanctions_nothing() -> None:
+    committed = Path(__file__).parents[2] / "policy" / "allowed-escapes.json"
+    assert parse_policy(committed.read_text("utf-8")) == EscapePolicy()
+
+
+def test_a_source_may_be_written_as_a_scheme() -> None:
+    policy = compile_policy({"csp": [{"directive": "img-src", "source": "data:"}]})
+    assert policy.sanction("img-src", "data") == policy.sanction("IMG-SRC", "data:") == policy.csp[0]
 
 
 @pytest.mark.parametrize("text", ["", "{", "nope", "\ufeff{}"])

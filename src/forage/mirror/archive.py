@@ -8,7 +8,8 @@ request. Owns which answers are worth another attempt and which redirect is stil
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Final
 
@@ -31,6 +32,7 @@ __all__ = [
     "GuardedArchive",
     "RequestCapError",
     "archive_egress",
+    "open_guarded_archive",
 ]
 
 TRANSIENT: Final = frozenset([429, 498, 500, 502, 503, 504])  # 498 is how the archive refuses a client it takes for a robot
@@ -248,3 +250,10 @@ class GuardedArchive:
             retry_after=received.header("retry-after"),
             date=received.header("date"),
         )
+
+
+@asynccontextmanager
+async def open_guarded_archive(*, base: str = ARCHIVE, contact: str = "forage-crawl", timeout: float = 20.0) -> AsyncIterator[ArchiveFetch]:
+    """The archive at ``base`` through a guarded session of its own."""
+    async with EgressSession(archive_egress(base)) as session:
+        yield GuardedArchive(session, base=base, contact=contact, timeout=timeout)

@@ -58,7 +58,8 @@ class EscapePolicy:
 
     def sanction(self, directive: str, source: str) -> SanctionedCsp | None:
         """The entry for a violation of ``directive`` by ``source``."""
-        return next((e for e in self.csp if e.directive == directive.lower() and e.source == source.lower()), None)
+        wanted = (directive.lower(), source.lower().removesuffix(":"))
+        return next((entry for entry in self.csp if (entry.directive, entry.source) == wanted), None)
 
 
 def parse_policy(text: str) -> EscapePolicy:
@@ -75,7 +76,7 @@ def compile_policy(document: object) -> EscapePolicy:
     version: Any = members.get("version")
     escapes = [AllowedEscape(host=_name(row, "host"), reason=_text(row, "reason")) for row in _rows(members, "escapes")]
     csp = [
-        SanctionedCsp(directive=_name(row, "directive"), source=_name(row, "source"), reason=_text(row, "reason"))
+        SanctionedCsp(directive=_name(row, "directive"), source=_name(row, "source").removesuffix(":"), reason=_text(row, "reason"))
         for row in _rows(members, "csp")
     ]
     return EscapePolicy(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import base64
+import io
 import json
 import tempfile
 from collections import Counter
@@ -13,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from forage._codec import load_json
+from forage.cli import mirror as mirror_command
+from forage.cli.mirror import Tools
 from forage.errors import BrowserError, CaptureError, ForageError, InvalidPolicyError
 from forage.mirror import keys
 from forage.mirror.archive import Archive, ArchiveReply, ArchiveRequestError
@@ -38,6 +42,7 @@ from forage.mirror.originals import is_beacon, is_fetchable, is_unmirrorable
 from forage.mirror.policy import EscapePolicy, compile_policy
 from forage.mirror.probe import ProbeSession, RenderReport, RequestRecord
 from forage.mirror.requisites import extract_requisites
+from forage.mirror.results import CrawlReport, DocumentResult, DocumentStatus
 from forage.mirror.server import MirrorServer
 from forage.mirror.sidecar import DynamicEntryError, SidecarError, dynamic_entry_error
 from forage.mirror.site import CspMode, Site
@@ -669,3 +674,129 @@ async def check_small_root(case: Case) -> str | None:
             differs("localise", counts, out["localizeCounts"]),
             await small_crawl_differs(root, cache.document_keys(), out["crawl"]),
         )
+
+
+FLAGS = {
+    "root": "--root",
+    "output": "--output",
+    "ledger": "--ledger",
+    "maxIterations": "--max-iterations",
+    "max": "--max",
+    "delayMs": "--delay-ms",
+    "timeout": "--timeout",
+    "allowEscapes": "--allow-escapes",
+    "browserCmd": "--browser-cmd",
+    "force": "--force",
+    "staticOnly": "--static-only",
+    "dryRun": "--dry-run",
+    "har": "--har",
+}
+WARNINGS = {"static-only": "static-only:"}
+
+
+def command_line(given: dict[str, Any]) -> list[str]:
+    flags = [FLAGS[name] if value is True else f"{FLAGS[name]}={value}" for name, value in given["flags"].items() if value is not False]
+    first_url = given["args"].get("waybackUrl")
+    return ["mirror", "crawl", *flags, *([] if first_url is None else [first_url]), *given["rest"]]
+
+
+class Engine:
+    """The crawl of a command-line case: answers with the results that were given, and remembers what it was called with."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        self._given = given
+        self.called: dict[str, Any] | None = None
+        self.ledger: str | None = None
+        self._timeout = 0.0
+        self._browser: str | None = None
+        self._policy = "default"
+
+    def tools(self) -> Tools:
+        return Tools(
+            crawl=self.crawl,
+            document_keys=self.document_keys,
+            load_policy=self.load_policy,
+            open_archive=self.open_archive,
+            open_probe=self.open_probe,
+        )
+
+    async def crawl(self, urls: list[str], **options: Any) -> CrawlReport:
+        self.called = {
+            "urls": list(urls),
+            "options": {
+                "root": str(options["root"]),
+                "maxIterations": options["max_iterations"],
+                "force": options["force"],
+                "staticOnly": options["static_only"],
+                "dryRun": options["dry_run"],
+                "policy": self._policy,
+                "maxRequests": options["max_requests"],
+                "delayMs": round(options["delay"] * 1000),
+                "timeout": round(self._timeout * 1000),
+                "browserCmd": self._browser,
+                "har": options["har"],
+            },
+        }
+        results = [
+            DocumentResult(
+                key=row["key"],
+                status=DocumentStatus(row["status"]),
+                members={name: value for name, value in row.items() if name not in {"key", "status"}},
+            )
+            for row in self._given["results"]
+        ]
+        return CrawlReport(request_count=7, cap=options["max_requests"], results=tuple(results))
+
+    def document_keys(self, path: Path) -> list[str]:
+        self.ledger = str(path)
+        return list(self._given["ledgerKeys"])
+
+    def load_policy(self, path: Path | None) -> EscapePolicy:
+        self._policy = "default" if path is None else str(path)
+        return EscapePolicy()
+
+    @asynccontextmanager
+    async def open_archive(self, *, base: str, contact: str, timeout: float) -> AsyncIterator[None]:
+        self._timeout = timeout
+        yield None
+
+    def open_probe(self, command: str | None) -> None:
+        self._browser = command
+
+
+def call_differs(engine: Engine, given: dict[str, Any], expected: dict[str, Any] | None) -> str | None:
+    if engine.called is None or expected is None:
+        return differs("called", engine.called, expected)
+    got, want = engine.called["options"], dict(expected["options"])
+    # The original names its browser by default and an empty policy for a run that renders nothing; ours are not opened then.
+    renders = not {"staticOnly", "dryRun"} & set(given["flags"])
+    if got["browserCmd"] is None and not (renders and "browserCmd" in given["flags"]):
+        want["browserCmd"] = None
+    if want["policy"] == "empty" and given["flags"].get("staticOnly"):
+        want["policy"] = "default"
+    if want["policy"] != got["policy"] and got["policy"] in str(want["policy"]):
+        want["policy"] = got["policy"]
+    return first(
+        differs("urls", engine.called["urls"], expected["urls"]),
+        *(differs(name, got.get(name), want[name]) for name in want),
+    )
+
+
+@adapter("wayback/cli.json")
+async def check_cli(case: Case) -> str | None:
+    given, out = case.plain("in"), case.plain("out")
+    parser = argparse.ArgumentParser()
+    mirror_command.add_parser(parser.add_subparsers())
+    engine, printed, told = Engine(given), io.StringIO(), io.StringIO()
+    args = parser.parse_args(command_line(given))
+    code = await mirror_command.run_crawl(args, printed, told, engine.tools())
+    missing = [name for name in out["warnings"] if WARNINGS[name] not in told.getvalue()]
+    return first(
+        differs("exit", code, out["exit"]),
+        differs("stdout", printed.getvalue(), "" if out["stdout"] is None else out["stdout"] + "\n"),
+        differs("message", bool(told.getvalue().replace(next(iter(WARNINGS.values())), "", 1).strip()) or not out["message"], True),
+        f"warnings that were not given: {missing}" if missing else None,
+        differs("ledger", engine.ledger, out.get("ledgerDir")),
+        call_differs(engine, given, out.get("crawl")),
+        differs("members", sorted(set(out) - {"exit", "message", "stdout", "warnings", "ledgerDir", "crawl"}), []),
+    )

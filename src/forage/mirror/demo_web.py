@@ -1,13 +1,17 @@
-"""A small web of captures for a loopback archive: what static scans miss, one page each way a browser finds it."""
+"""A small web of captures for a loopback archive: what static scans miss, a page for each way in which a browser finds it (pure data)."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from forage.mirror.loopback import Archived
 
-__all__ = ["STAMP", "captures", "document_url", "page"]
+__all__ = ["NAMES", "STAMP", "asset", "captures", "document_url", "page"]
 
-STAMP = "20120515093000"
-TYPES = {
+STAMP: Final = "20120515093000"
+NAMES: Final = ("deep", "late", "lists", "odd", "plain")
+"""The documents."""
+_TYPES: Final = {
     "css": "text/css",
     "js": "application/javascript",
     "json": "application/json",
@@ -23,7 +27,7 @@ def page(name: str, body: str, *, head: str = "") -> Archived:
 
 
 def asset(name: str, body: bytes, *, timestamp: str = STAMP) -> Archived:
-    kind = TYPES.get(name.rpartition(".")[2], "text/html; charset=utf-8")
+    kind = _TYPES.get(name.rpartition(".")[2], "text/html; charset=utf-8")
     return Archived(timestamp=timestamp, original=f"http://site.example.org/{name}", content_type=kind, body=body)
 
 

@@ -1,0 +1,277 @@
+"""``forage mirror``: crawl archived documents to a fixpoint, check a mirror, serve it, say why a document is not verified."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import attrs
+import trio
+
+from forage.cli.mirror_options import add_archive_options, load_policy, open_probe
+from forage.cli.options import quoted
+from forage.errors import BrowserError
+
+if TYPE_CHECKING:
+    from forage.mirror import CrawlReport, EscapePolicy, Probe, RetryTerminal
+
+__all__ = ["Tools", "add_parser", "run"]
+
+WRONG_USAGE = 2
+BROWSER_MISSING = 10
+INTERRUPTED = 11
+_SAFE_INTEGER = 2**53 - 1
+_STATIC_ONLY = "static-only: nothing is rendered, so nothing is verified; what scripts ask for stays unknown"
+_INSPECTIONS = ("verify", "status", "explain", "serve", "demo")
+
+
+class UsageError(Exception):
+    """The command line is wrong; the text says how."""
+
+
+@attrs.frozen(kw_only=True)
+class Tools:
+    """What the command reaches the world by; tests put their own in place."""
+
+    crawl: Callable[..., Awaitable[CrawlReport]]
+    document_keys: Callable[[Path], Sequence[str]]
+    load_policy: Callable[[Path | None], EscapePolicy]
+    open_archive: Callable[..., Any]
+    open_probe: Callable[[str | None], Probe | None]
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the commands and their flags."""
+    parser = subparsers.add_parser("mirror", help="mirror archived documents, and prove them complete", description=__doc__)
+    commands = parser.add_subparsers(dest="mirror_command", required=True, metavar="COMMAND")
+    _add_crawl(commands)
+    for name in _INSPECTIONS:
+        import_module(f"forage.cli.mirror_{name}").add_parser(commands)
+
+
+def _add_crawl(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    crawl = commands.add_parser(
+        "crawl",
+        help="capture documents and render them until nothing is missing",
+        description="Capture archived documents and render them until nothing is missing. Flags come before the URLs.",
+        epilog="exit codes: 0 every document verified, 1 not, 2 wrong usage, 10 a browser is needed and missing, 11 interrupted",
+    )
+    crawl.add_argument("--root", "-r", metavar="DIR", help="folder of the mirror (required)")
+    crawl.add_argument("--output", "-o", metavar="DIR", help=argparse.SUPPRESS)
+    crawl.add_argument("--ledger", type=Path, metavar="DIR", help="also every HTML document that the mirror DIR holds")
+    crawl.add_argument("--max-iterations", default="4", metavar="N", help="rounds of fetching a document (default 4)")
+    crawl.add_argument("--max", metavar="N", help="archive requests of this run at most")
+    crawl.add_argument("--delay", metavar="S", help="seconds between starts of archive requests (default 1.5)")
+    crawl.add_argument("--delay-ms", metavar="MS", help=argparse.SUPPRESS)
+    crawl.add_argument("--timeout", default="20000", metavar="MS", help="milliseconds of one archive request (default 20000)")
+    crawl.add_argument("--documents", default="4", metavar="N", help="documents worked on at once (default 4, 1 with --max)")
+    crawl.add_argument("--force", action="store_true", help="render verified documents again")
+    crawl.add_argument("--reverify-browser", action="store_true", help="render documents again that another browser verified")
+    crawl.add_argument("--static-only", action="store_true", help="capture without rendering; verifies nothing")
+    crawl.add_argument("--dry-run", action="store_true", help="say what would be fetched; fetch nothing")
+    crawl.add_argument("--allow-escapes", type=Path, metavar="FILE", help="policy of allowed third parties, instead of the default")
+    crawl.add_argument("--har", action="store_true", help="keep every render below .crawl/har")
+    crawl.add_argument("--retry-terminal", metavar="STATUS[,STATUS][:SECONDS]", help="ask again for bodiless captures of that age")
+    crawl.add_argument("--browser-cmd", metavar="PROGRAM", help="the browser to use")
+    add_archive_options(crawl)
+    crawl.add_argument("urls", nargs=argparse.REMAINDER, metavar="URL", help="replay URL of the archive, or TIMESTAMP/ORIGINAL")
+
+
+async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
+    """Run one mirror command; see each one's help for its exit codes."""
+    if args.mirror_command == "crawl":
+        return await run_crawl(args, out, err, default_tools())
+    code = await import_module(f"forage.cli.mirror_{args.mirror_command}").run(args, out, err)
+    return int(code)
+
+
+def default_tools() -> Tools:
+    """The real ones."""
+    from forage.mirror import CacheRoot, crawl
+    from forage.mirror.archive import open_guarded_archive
+
+    return Tools(
+        crawl=crawl,
+        document_keys=lambda path: CacheRoot(path).document_keys(),
+        load_policy=load_policy,
+        open_archive=open_guarded_archive,
+        open_probe=open_probe,
+    )
+
+
+async def run_crawl(args: argparse.Namespace, out: TextIO, err: TextIO, tools: Tools) -> int:
+    """Exit code 0 when every document is verified, 1 otherwise; the JSON summary is printed in both cases."""
+    try:
+        plan = _plan(args, tools)
+        urls = await _documents(args, tools)
+    except UsageError as exc:
+        print(f"forage mirror crawl: {exc}", file=err)
+        return WRONG_USAGE
+    if args.static_only:
+        print(f"forage mirror crawl: {_STATIC_ONLY}", file=err)
+    try:
+        report = await _interruptible(lambda: _crawl(plan, urls, tools, err), err)
+    except BrowserError as exc:
+        print(f"forage mirror crawl: {exc}", file=err)
+        return BROWSER_MISSING
+    if report is None:
+        return INTERRUPTED
+    from forage._codec import dump_pretty
+
+    summary: dict[str, Any] = {"root": plan.root, "requestCount": report.request_count, "cap": report.cap, "docs": len(report.results)}
+    summary |= {"tally": report.tally, "results": [result.to_json() for result in report.results]}
+    out.write(dump_pretty(summary) + "\n")
+    if report.ok:
+        return 0
+    failed = sum(not result.ok for result in report.results)
+    print(f"forage mirror crawl: {failed} of {len(report.results)} document(s) did not verify", file=err)
+    return 1
+
+
+@attrs.frozen(kw_only=True)
+class _Plan:
+    """The flags, checked. ``timeout``: seconds of one archive request; ``options`` are those of the crawl itself."""
+
+    root: str
+    archive_base: str
+    contact: str
+    timeout: float
+    browser: str | None
+    renders: bool
+    options: Mapping[str, Any]
+
+
+async def _crawl(plan: _Plan, urls: Sequence[str], tools: Tools, err: TextIO) -> CrawlReport:
+    probe = tools.open_probe(plan.browser) if plan.renders else None
+    async with tools.open_archive(base=plan.archive_base, contact=plan.contact, timeout=plan.timeout) as fetch:
+        return await tools.crawl(urls, fetch=fetch, probe=probe, archive_base=plan.archive_base, on_progress=_Progress(err), **plan.options)
+
+
+def _plan(args: argparse.Namespace, tools: Tools) -> _Plan:
+    root = args.root or args.output
+    if not root:
+        raise UsageError("--root DIR is required")
+    numbers = {name: _whole(args, name) for name in ("max_iterations", "max", "delay_ms", "timeout", "documents")}
+    delay = _delay(args.delay, numbers["delay_ms"])
+    misplaced = next((text for text in args.urls[1:] if text.startswith("-")), None)
+    if misplaced is not None:
+        raise UsageError(f"unexpected {quoted(misplaced)} after a URL: flags come before the URLs")
+    options = {
+        "root": Path(root),
+        "max_iterations": numbers["max_iterations"],
+        "max_requests": numbers["max"],
+        "documents": numbers["documents"],
+        "delay": delay,
+        "force": args.force,
+        "static_only": args.static_only,
+        "dry_run": args.dry_run,
+        "reverify_browser": args.reverify_browser,
+        "har": args.har,
+        "retry_terminal": _retry_terminal(args.retry_terminal),
+        # Without rendering nothing can escape, so a policy would only suggest that something was checked.
+        "policy": tools.load_policy(None if args.static_only else args.allow_escapes),
+    }
+    return _Plan(
+        root=root,
+        archive_base=args.archive_base,
+        contact=args.contact,
+        timeout=(numbers["timeout"] or 0) / 1000,
+        browser=args.browser_cmd,
+        renders=not (args.static_only or args.dry_run),
+        options=options,
+    )
+
+
+def _whole(args: argparse.Namespace, name: str) -> int | None:
+    from forage.mirror.numbers import javascript_number
+
+    text = getattr(args, name)
+    if text is None:
+        return None
+    value = javascript_number(text)
+    if value is None or not value.is_integer() or not 0 <= value <= _SAFE_INTEGER:
+        raise UsageError(f"--{name.replace('_', '-')} must be a non-negative integer")
+    return int(value)
+
+
+def _delay(text: str | None, milliseconds: int | None) -> float:
+    if text is None:
+        return 1.5 if milliseconds is None else milliseconds / 1000
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 86_400:
+        raise UsageError("--delay must be seconds from 0")
+    return value
+
+
+def _retry_terminal(text: str | None) -> RetryTerminal | None:
+    from forage.mirror import RetryTerminal
+
+    if text is None:
+        return None
+    names, _, age = text.partition(":")
+    statuses = frozenset(names.split(","))
+    if not statuses <= {"error", "redirect", "empty", "interstitial"} or not (not age or age.isdecimal()):
+        raise UsageError("--retry-terminal takes error, redirect, empty, interstitial, separated by commas, then :SECONDS")
+    return RetryTerminal(statuses=statuses, seconds=float(age or 0))
+
+
+async def _documents(args: argparse.Namespace, tools: Tools) -> list[str]:
+    urls = list(args.urls)
+    if args.ledger is not None:
+        urls += await trio.to_thread.run_sync(tools.document_keys, args.ledger)
+    if not urls:
+        raise UsageError("no documents: give replay URLs, or --ledger DIR of a mirror that holds some")
+    return urls
+
+
+async def _interruptible(work: Callable[[], Awaitable[CrawlReport]], err: TextIO) -> CrawlReport | None:
+    """The report, or None when an interrupt came first. What was captured and stamped until then stays."""
+    done: list[CrawlReport] = []
+    failed: list[BrowserError] = []
+
+    async def until_done() -> None:
+        try:
+            done.append(await work())
+        except BrowserError as exc:  # kept, because the nursery would wrap it in a group
+            failed.append(exc)
+        nursery.cancel_scope.cancel()
+
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(until_done)
+            async for _ in signals:
+                print("interrupted: what was captured and verified is kept", file=err)
+                nursery.cancel_scope.cancel()
+    if failed:
+        raise failed[0]
+    return done[0] if done else None
+
+
+class _Progress:
+    """Events of a run as lines for people."""
+
+    def __init__(self, err: TextIO) -> None:
+        self._err = err
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        key = quoted(str(event.get("key", event.get("input", ""))))
+        match event["type"]:
+            case "capture" | "static":
+                text = f"{event['fetched']} fetched" + (f", {event['failures']} failed" if event.get("failures") else "")
+                text += f" in round {event['iter']}" if event.get("iter") else ""
+            case "drop":
+                text = quoted(str(event["line"]))
+            case "skip":
+                text = str(event["reason"])
+            case "dry-run":
+                text = f"{event['wouldFetch']} of {event['frontier']} would be fetched"
+            case other:
+                text = str(other)
+        print(f"{key}: {text}", file=self._err)

@@ -1,0 +1,52 @@
+"""``forage mirror explain``: why a document is not verified: which request, what asked for it, where that stands in the source."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+import trio
+
+from forage._codec import dump_pretty
+from forage.cli.options import quoted
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command's flags."""
+    parser = commands.add_parser("explain", help="why a document is not verified", description=__doc__)
+    parser.add_argument("--root", "-r", type=Path, metavar="DIR", required=True, help="folder of the mirror")
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    parser.add_argument("key", metavar="KEY", help="TIMESTAMP/ORIGINAL, or a replay URL")
+
+
+async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
+    """Exit code 0 when the document is verified, 1 when it is not, 2 when the argument is no key."""
+    from forage.mirror.explain import explain_document
+    from forage.mirror.keys import parse_crawl_input
+
+    document = parse_crawl_input(args.key)
+    if document is None:
+        print("forage mirror explain: not a key and not a replay URL", file=err)
+        return 2
+    found = await trio.to_thread.run_sync(explain_document, args.root, document.key)
+    if args.json:
+        out.write(dump_pretty(found) + "\n")
+    else:
+        _tell(found, out)
+    return 0 if found["status"] == "verified" else 1
+
+
+def _tell(found: Mapping[str, Any], out: TextIO) -> None:
+    out.write(f"{quoted(found['key'])}: {found['status']}" + (f", {found['reason']}" if found["reason"] else "") + "\n")
+    for row in found["blocking"]:
+        out.write(f"  {row['what']}: {quoted(row['subject'])}\n")
+        if row.get("initiator"):
+            out.write(f"    asked for by {quoted(row['initiator'])}\n")
+        out.writelines(
+            f"    in {quoted(place['key'])}, line {place['line']}, column {place['column']}: {quoted(place['text'])}\n"
+            for place in row["places"]
+        )

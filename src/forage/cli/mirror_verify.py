@@ -1,0 +1,78 @@
+"""``forage mirror verify``: read every sidecar, body and edge of a mirror again."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import trio
+
+from forage._codec import dump_pretty
+from forage.cli.mirror_options import add_archive_options
+from forage.cli.options import quoted
+from forage.errors import CaptureError
+
+if TYPE_CHECKING:
+    from forage.mirror.verifier import RootReport
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command's flags."""
+    parser = commands.add_parser(
+        "verify", help="check a mirror on disk", description=__doc__, epilog="exit codes: 0 no finding remains, 1 some do"
+    )
+    parser.add_argument("--root", "-r", type=Path, metavar="DIR", required=True, help="folder of the mirror")
+    parser.add_argument("--fix", action="store_true", help="delete bodies without sidecar and scratch files, and nothing else")
+    parser.add_argument("--refetch", action="store_true", help="fetch corrupt and missing bodies again")
+    parser.add_argument("--delay", type=float, default=1.5, metavar="S", help="seconds between starts of archive requests (default 1.5)")
+    add_archive_options(parser)
+
+
+async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
+    """Exit code 0 when no finding remains; the report is one JSON object on standard output."""
+    from forage.mirror import verify_root
+
+    report = await trio.to_thread.run_sync(lambda: verify_root(args.root, fix=args.fix))
+    if args.refetch:
+        await _refetch(args, report, err)
+        report = await trio.to_thread.run_sync(lambda: verify_root(args.root, fix=args.fix))
+    out.write(dump_pretty(report.to_json()) + "\n")
+    if not report.ok:
+        print(f"forage mirror verify: {len(report.findings)} finding(s)", file=err)
+    return 0 if report.ok else 1
+
+
+async def _refetch(args: argparse.Namespace, report: RootReport, err: TextIO) -> None:
+    """Bring corrupt bodies again, as the one writer of the root."""
+    import random
+    from datetime import UTC, datetime
+
+    from forage.mirror import CacheRoot
+    from forage.mirror.archive import Archive, open_guarded_archive
+    from forage.mirror.cache import utc_text
+    from forage.mirror.capture import Capturer
+    from forage.mirror.ledgers import Ledgers
+    from forage.mirror.lock import root_lock
+    from forage.mirror.verifier import REFETCHABLE
+
+    def now() -> datetime:
+        return datetime.now(UTC)
+
+    root = CacheRoot(args.root)
+    keys = dict.fromkeys(str(finding.members["key"]) for finding in report.of(*REFETCHABLE))
+    Ledgers(args.root).prepare()
+    with root_lock(args.root, started=utc_text(now())):
+        async with open_guarded_archive(base=args.archive_base, contact=args.contact) as fetch:
+            archive = Archive(fetch, base=args.archive_base, delay=args.delay, random=random.random, utc_now=now)
+            capturer = Capturer(root, archive, utc_now=now)
+            for key in keys:
+                try:
+                    sidecar = await trio.to_thread.run_sync(root.read_sidecar, key)
+                    if sidecar is not None:
+                        await capturer.refetch(sidecar)
+                        print(f"{quoted(key)}: fetched again", file=err)
+                except CaptureError as exc:
+                    print(f"{quoted(key)}: {exc}", file=err)

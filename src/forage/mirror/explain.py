@@ -1,0 +1,102 @@
+"""Why a document is not verified: what its last render left, and where in the stored bytes that is asked for (blocking)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from forage.mirror.cache import CacheRoot, CacheRootError
+from forage.mirror.keys import parse_wayback_url, split_key
+from forage.mirror.ledgers import Ledgers
+from forage.mirror.localize import RULE_VERSION, dialect_of
+from forage.mirror.sidecar import CaptureStatus, SidecarError
+
+__all__ = ["explain_document"]
+
+# What blocks, by the list that names it in the record of a render.
+_LISTS: Final = {
+    "corrupt": "bytes that do not match their sidecar",
+    "csp": "violation of the content security policy",
+    "hardResidual": "request that nothing can sanction",
+    "worklist": "missing capture",
+    "unresolved": "recorded capture that could not be fetched",
+    "incompleteClosure": "missing requisite",
+    "unmatchedEscapes": "third party without policy",
+}
+_MOST_PLACES: Final = 5
+_SHOWN: Final = 60
+
+
+def explain_document(root: Path, key: str) -> dict[str, Any]:
+    """Status, reason and what blocks, each with what asked for it and up to five places in the document and its children."""
+    ledgers, cache = Ledgers(root), CacheRoot(root)
+    if key in ledgers.verified(RULE_VERSION):
+        return {"key": key, "status": "verified", "reason": None, "blocking": []}
+    row = ledgers.flaky().get(key)
+    if row is None:
+        return {"key": key, "status": "captured" if cache.has_sidecar(key) else "absent", "reason": None, "blocking": []}
+    findings = ledgers.read_findings(key) or {}
+    record = findings.get("log", {}).get("_forage", {})
+    sources = _sources(cache, key)
+    blocking = [_blocked(what, subject, record, sources) for name, what in _LISTS.items() for subject in record.get(name, ())]
+    return {"key": key, "status": "flaky", "reason": row.get("reason"), "blocking": blocking}
+
+
+def _blocked(what: str, subject: str, record: Mapping[str, Any], sources: Mapping[str, str]) -> dict[str, Any]:
+    requests: Iterable[Mapping[str, Any]] = record.get("requests", ())
+    request = next((row for row in requests if subject in {row.get("url"), row.get("key")}), {})
+    return {
+        "what": what,
+        "subject": subject,
+        "initiator": request.get("initiator"),
+        "resourceType": request.get("resourceType"),
+        "places": list(_places(subject, sources)),
+    }
+
+
+def _sources(cache: CacheRoot, key: str) -> dict[str, str]:
+    """Texts that may hold the reason: the document and its held children that are pages, styles or scripts."""
+    try:
+        document = cache.read_sidecar(key)
+    except SidecarError:
+        return {}
+    children = () if document is None else (*document.requisites, *(entry.key for entry in document.dynamic))
+    return dict(_texts(cache, dict.fromkeys([key, *children])))
+
+
+def _texts(cache: CacheRoot, keys: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for key in keys:
+        try:
+            sidecar = cache.read_sidecar(key)
+            held = sidecar is not None and sidecar.status == CaptureStatus.BODY and dialect_of(sidecar.content_type) is not None
+            body = cache.read_body(key) if held else None
+        except (SidecarError, CacheRootError):
+            continue
+        if body is not None:
+            yield key, body.decode("utf-8", "replace")
+
+
+def _places(subject: str, sources: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    left = _MOST_PLACES
+    for spelling in _spellings(subject):
+        for key, text in sources.items():
+            at = text.find(spelling)
+            if at >= 0 and left:
+                left -= 1
+                start = text.rfind("\n", 0, at) + 1
+                shown = text[max(start, at - _SHOWN) : at + len(spelling) + _SHOWN].partition("\n")[0]
+                yield {"key": key, "line": text.count("\n", 0, at) + 1, "column": at - start + 1, "text": shown}
+        if left < _MOST_PLACES:
+            return
+
+
+def _spellings(subject: str) -> list[str]:
+    """How a URL or key may stand in a source, the most exact first: whole, its original, without scheme, path, last part."""
+    capture = parse_wayback_url(subject)
+    parts = split_key(subject)
+    original = capture.original if capture is not None else parts[1] if parts is not None and parts[0].isdecimal() else subject
+    bare = original.partition("://")[2] or original
+    path = bare.partition("/")[2]
+    last = path.rstrip("/").rpartition("/")[2]
+    return [spelling for spelling in dict.fromkeys([subject, original, bare, f"/{path}", last]) if len(spelling) > 2]

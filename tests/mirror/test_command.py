@@ -1,0 +1,254 @@
+"""``forage mirror``: each command against real roots and a loopback archive; data on standard output, text for people on standard error."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from forage.cli import mirror as command
+from forage.egress import EgressSession
+from forage.errors import InvalidPolicyError
+from forage.mirror.archive import GuardedArchive, archive_egress
+from forage.mirror.demo_web import captures, document_url
+from forage.mirror.fixpoint import crawl
+from forage.mirror.keys import body_path, key_hash
+from forage.mirror.loopback import LoopbackArchive, open_loopback_archive
+from forage.mirror.numbers import javascript_number
+from forage.mirror.probe import RenderReport, RequestRecord
+from tests.support.page_reader import PageReader
+
+DEEP = "20120515093000/http://site.example.org/deep"
+
+
+@attrs.frozen
+class Done:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+async def forage(*arguments: object) -> Done:
+    """Run a command in this process, with the real tools."""
+    parser = argparse.ArgumentParser()
+    command.add_parser(parser.add_subparsers(dest="command"))
+    out, err = io.StringIO(), io.StringIO()
+    code = await command.run(parser.parse_args(["mirror", *map(str, arguments)]), out, err)
+    return Done(code, out.getvalue(), err.getvalue())
+
+
+@asynccontextmanager
+async def mirrored(root: Path, *names: str, edit: Any = None) -> AsyncIterator[tuple[LoopbackArchive, str]]:
+    """A loopback archive, and a root into which these documents were crawled."""
+    archive = LoopbackArchive(captures())
+    async with open_loopback_archive(archive) as base, EgressSession(archive_egress(base)) as session:
+        probe = PageReader() if edit is None else PageReader(edit=edit)
+        await crawl([document_url(name) for name in names], root=root, fetch=GuardedArchive(session, base=base), probe=probe, delay=0.0)
+        archive.log.clear()
+        yield archive, base
+
+
+async def test_a_static_crawl_prints_its_summary_and_says_that_nothing_is_verified(tmp_path: Path) -> None:
+    async with mirrored(tmp_path) as (archive, base):
+        flags = ["--root", tmp_path, "--static-only", "--delay", "0", "--archive-base", base, "--contact", "me@example.org"]
+        done = await forage("crawl", *flags, document_url("deep"))
+        assert "me@example.org" in archive.log[0].user_agent
+    assert done.code == 0, done.err
+    assert done.json["tally"] == {"static": 1}
+    assert done.json["root"] == str(tmp_path)
+    assert list(done.json) == ["root", "requestCount", "cap", "docs", "tally", "results"]
+    assert "static-only" in done.err
+    assert f"{DEEP}: 2 fetched" in done.err
+
+
+async def test_a_crawl_without_browser_has_its_own_exit_code_and_hint(tmp_path: Path) -> None:
+    done = await forage("crawl", "--root", tmp_path, document_url("deep"))
+    assert (done.code, done.out) == (10, "")
+    assert "--static-only" in done.err
+
+
+async def test_a_crawl_of_verified_documents_needs_no_browser(tmp_path: Path) -> None:
+    async with mirrored(tmp_path, "deep", "plain"):
+        done = await forage("crawl", "--root", tmp_path, "--ledger", tmp_path)
+    assert done.code == 0
+    assert done.json["tally"] == {"verified-cached": 2}
+
+
+async def test_a_dry_run_names_what_is_missing(tmp_path: Path) -> None:
+    done = await forage("crawl", "-r", tmp_path, "--dry-run", DEEP, "garbage")
+    assert done.code == 1
+    assert [row["status"] for row in done.json["results"]] == ["dry-run", "error"]
+    assert "garbage: unparseable-input" in done.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [DEEP],
+        ["--root", "r"],
+        ["--root", "r", "--ledger", "nowhere"],
+        ["--root", "r", "--max", "1.5", DEEP],
+        ["--root", "r", "--delay", "soon", DEEP],
+        ["--root", "r", "--delay", "nan", DEEP],
+        ["--root", "r", "--retry-terminal", "body", DEEP],
+        ["--root", "r", "--retry-terminal", "error:x", DEEP],
+        ["--root", "r", DEEP, "--force"],
+    ],
+)
+async def test_wrong_usage(arguments: list[str], tmp_path: Path) -> None:
+    done = await forage("crawl", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("forage mirror crawl: ")
+
+
+@pytest.mark.parametrize("content", [None, "{", "x" * ((1 << 20) + 1)])
+async def test_a_policy_file_that_cannot_be_used_is_refused(tmp_path: Path, content: str | None) -> None:
+    policy = tmp_path / "policy.json"
+    if content is not None:
+        policy.write_text(content, "utf-8")
+    with pytest.raises(InvalidPolicyError):
+        await forage("crawl", "--root", tmp_path, "--allow-escapes", policy, DEEP)
+
+
+async def test_terminal_captures_are_asked_again_on_request(tmp_path: Path) -> None:
+    async with mirrored(tmp_path, "odd") as (archive, base):
+        flags = ["--root", tmp_path, "--static-only", "--delay", "0", "--archive-base", base]
+        await forage("crawl", *flags, document_url("odd"))
+        assert not archive.log
+        await forage("crawl", *flags, "--retry-terminal", "error,redirect:0", document_url("odd"))
+        assert [hit.target.rpartition("/")[2] for hit in archive.log] == ["gone.png"]
+
+
+async def test_verify_reports_reaps_and_brings_bodies_again(tmp_path: Path) -> None:
+    async with mirrored(tmp_path, "deep") as (_, base):
+        sound = await forage("verify", "--root", tmp_path)
+        (tmp_path / body_path(key_hash(DEEP))).write_bytes(b"rot")
+        (tmp_path / "tmp" / "left.part").write_bytes(b"")
+        rotten = await forage("verify", "--root", tmp_path)
+        mended = await forage("verify", "--root", tmp_path, "--fix", "--refetch", "--delay", "0", "--archive-base", base)
+    assert (sound.code, sound.json["counts"]["sidecars"]) == (0, 5)
+    assert rotten.code == 1
+    assert [len(rotten.json["findings"][name]) for name in ("hashMismatch", "staleTmp")] == [1, 1]
+    assert mended.code == 0, mended.out
+    assert f"{DEEP}: fetched again" in mended.err
+
+
+def asks_a_stranger(url: str, report: RenderReport) -> RenderReport:
+    more = RequestRecord(url="https://stats.example.net/app.js", resource_type="script", initiator="http://127.0.0.1/web/x, line 3")
+    return attrs.evolve(report, requests=(*report.requests, more)) if url.endswith("late") else report
+
+
+async def test_status_and_explain_name_what_blocks_and_where_it_stands(tmp_path: Path) -> None:
+    async with mirrored(tmp_path, "late", "plain", edit=asks_a_stranger):
+        status = await forage("status", "--root", tmp_path, "--json")
+        text = await forage("status", "--root", tmp_path)
+        explained = await forage("explain", "--root", tmp_path, document_url("late"))
+        as_json = await forage("explain", "--root", tmp_path, "--json", document_url("late"))
+        verified = await forage("explain", "--root", tmp_path, document_url("plain"))
+    assert status.code == 1
+    assert (status.json["documents"], status.json["verified"], status.json["reasons"]) == (2, 1, {"unmatched-escapes": 1})
+    assert "2 documents, 1 verified" in text.out
+    assert (explained.code, verified.code) == (1, 0)
+    assert "third party without policy: https://stats.example.net/app.js" in explained.out
+    assert "asked for by http://127.0.0.1/web/x, line 3" in explained.out
+    (row,) = as_json.json["blocking"]
+    assert row["places"][0]["key"].endswith("/late")
+    place = row["places"][0]
+    source = (tmp_path / body_path(key_hash(place["key"]))).read_text("utf-8")
+    assert source.splitlines()[place["line"] - 1][place["column"] - 1 :].startswith("/app.js")
+
+
+async def test_explain_of_what_is_not_there(tmp_path: Path) -> None:
+    assert (await forage("explain", "--root", tmp_path, "nonsense")).code == 2
+    assert "absent" in (await forage("explain", "--root", tmp_path, DEEP)).out
+
+
+async def test_the_demonstration_ends_well() -> None:
+    done = await forage("demo")
+    assert done.code == 0, done.out
+    assert done.out.count("http://site.example.org/") == 5
+    assert "0 findings on disk" in done.out
+
+
+SCRIPT = """if True:
+    import argparse, sys, trio
+    from forage.cli import mirror
+    parser = argparse.ArgumentParser()
+    mirror.add_parser(parser.add_subparsers())
+    raise SystemExit(trio.run(mirror.run, parser.parse_args(sys.argv[1:]), sys.stdout, sys.stderr))
+"""
+
+
+async def started(*arguments: object) -> trio.Process:
+    return await trio.lowlevel.open_process([sys.executable, "-c", SCRIPT, "mirror", *map(str, arguments)], stdout=-1, stderr=-1)
+
+
+async def test_serve_answers_until_interrupted(tmp_path: Path) -> None:
+    async with mirrored(tmp_path, "deep"):
+        process = await started("serve", "--root", tmp_path)
+        assert process.stdout is not None
+        with trio.fail_after(20):
+            url = (await process.stdout.receive_some()).decode().strip()
+        async with EgressSession(archive_egress(url)) as session:
+            received = await session.exchange(f"{url}web/{DEEP}")
+        process.send_signal(signal.SIGINT)
+        with trio.fail_after(20):
+            assert await process.wait() == 0
+    assert b'href="/web/20120515093000cs_/http://site.example.org/a.css"' in received.body
+    assert received.header("content-security-policy") is not None
+
+
+async def test_an_interrupted_crawl_ends_cleanly_and_keeps_what_it_has(tmp_path: Path) -> None:
+    archive, first = LoopbackArchive(captures()), trio.Event()
+    archive.on_hit = lambda _: first.set()
+    async with open_loopback_archive(archive) as base:
+        flags = ["--root", tmp_path, "--static-only", "--delay", "30", "--archive-base", base]
+        process = await started("crawl", *flags, document_url("deep"))
+        with trio.fail_after(20):
+            await first.wait()
+            await trio.sleep(0.2)
+            process.send_signal(signal.SIGINT)
+            assert await process.wait() == 11
+        assert process.stderr is not None
+        assert b"interrupted" in await process.stderr.receive_some()
+    assert (tmp_path / body_path(key_hash(DEEP))).exists()
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", 0),
+        (" 5 ", 5),
+        ("0x10", 16),
+        ("0b11", 3),
+        ("0o17", 15),
+        ("1e3", 1000),
+        ("5.", 5),
+        (".5", 0.5),
+        ("+7", 7),
+        ("-0", 0),
+        ("\ufeff1", 1),
+    ],
+)
+def test_numbers_as_javascript_reads_them(text: str, value: float) -> None:
+    assert javascript_number(text) == value
+
+
+@pytest.mark.parametrize("text", ["x", "1_000", "5px", "0x", "-0x10", "Infinity", "NaN", "1e999", "١", "1 2", "9" * 401, "0b2", "--1"])
+def test_what_is_no_number(text: str) -> None:
+    assert javascript_number(text) is None
