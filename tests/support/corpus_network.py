@@ -24,7 +24,7 @@ from tests.support.dialer import MappingDialer
 
 __all__ = ["STORY_SECOND", "CorpusNetwork", "Seen", "SuccessiveAnswers", "open_corpus_network"]
 
-STORY_SECOND = 0.02
+STORY_SECOND = 0.1
 """Real seconds that a second of a story takes; policies of a story shorten their deadlines alike."""
 
 
@@ -180,7 +180,7 @@ class CorpusNetwork:
         fields = "".join(f"{name}: {value}\r\n" for name, value in response.get("headers", []))
         bodiless = seen.method == "HEAD" or response["status"] in (204, 304)
         head = f"HTTP/1.1 {response['status']} X\r\n{fields}" + ("" if bodiless else f"Content-Length: {len(body)}\r\n") + "\r\n"
-        return head.encode("utf-8", "surrogateescape") + (b"" if bodiless else body)
+        return head.encode("utf-8", "surrogatepass") + (b"" if bodiless else body)
 
 
 _naming: dict[trio.lowlevel.Task, CorpusNetwork] = {}  # contexts are shared between stories, names belong to one connection

@@ -51,6 +51,14 @@ async def cancel_at_every_step(operation: Callable[[], Awaitable[object]], *, ev
     await operation()  # what is made once (threads, caches) is there before the first count
     await _settle()
     gc.collect()
+    gc.freeze()  # what lives now is not searched again after every step
+    try:
+        return await _cancel_at_each(operation, every)
+    finally:
+        gc.unfreeze()
+
+
+async def _cancel_at_each(operation: Callable[[], Awaitable[object]], every: int) -> int:
     descriptors, tasks = open_descriptors(), trio.lowlevel.current_statistics().tasks_living
     for step in range(0, _MOST_STEPS, every):
         with trio.CancelScope() as scope:

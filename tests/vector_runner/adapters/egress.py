@@ -112,7 +112,8 @@ async def _check_request(case: Case, client: GuardedClient, network: CorpusNetwo
     injected = bool(case.plain("header_injection", default=False))
     line = _outcome_differs(outcome, case["expect"], case["code"], case.plain("alt_codes", []), injected=injected)
     if line is None and case["expect"] == "deny":
-        line = _denial_differs(case["url"], client.policy, outcome, seen, dialled, asked, injected=injected)
+        early = injected or case["code"] is None
+        line = _denial_differs(case["url"], client.policy, outcome, seen, dialled, asked, early=early)
     return line or _connect_differs(case.plain("connect"), seen, dialled) or _wire_differs(case.plain("wire", []), network, requests)
 
 
@@ -148,7 +149,7 @@ def _denial_differs(
     dialled: Sequence[tuple[str, int]],
     asked: Sequence[str],
     *,
-    injected: bool,
+    early: bool,
 ) -> str | None:
     """What was dialled may only be what earlier hops asked for; what the URL alone decides costs no look-up."""
     if outcome == "CONNECT_FAILED":
@@ -157,7 +158,7 @@ def _denial_differs(
         return f"denied with {outcome}, but dialled {dialled}"
     if not _is_judged(url, policy) and (asked or dialled):
         return f"the URL alone decides, but {asked} was looked up"
-    return f"I/O before a header was refused: {dialled}" if injected and (dialled or seen) else None
+    return f"refused, but only after {dialled or asked}" if early and (dialled or asked or seen) else None
 
 
 def _is_judged(url: str, policy: EgressPolicy) -> bool:
