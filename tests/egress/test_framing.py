@@ -177,6 +177,8 @@ def _keep(reader: BodyReader, data: bytes) -> bytes:
         b"5\nhello\n0\n\n",
         b"5\nhello\r\n0\r\n\r\n",
         b"5\r\nhello0\r\n\r\n",
+        b"0\r\nA: b\n\r\n\r\n",
+        b"0\r\nA: b\rB: c\r\n\r\n",
         b"5\r\nhelloX\r\n0\r\n\r\n",
         b"5\r\nhello\n0\r\n\r\n",
         b"-5\r\nhello\r\n",

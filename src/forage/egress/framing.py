@@ -189,6 +189,8 @@ class _ChunkedBody:
         if not line:
             self.done = True
             return
+        if b"\n" in line or b"\r" in line:
+            raise _protocol_error("a bare line end among the trailers")
         self._trailer += len(line) + 2
         if self._trailer > _MAX_TRAILER_BYTES:
             raise _protocol_error("a trailer section without end")
