@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,8 +17,9 @@ import trio
 
 from forage.egress import EgressSession
 from forage.errors import BrowserError, InvalidPolicyError
-from forage.mirror.archive import GuardedArchive, archive_egress
+from forage.mirror.archive import Archive, GuardedArchive, archive_egress
 from forage.mirror.cache import CacheRoot
+from forage.mirror.capture import Capturer
 from forage.mirror.demo_web import STAMP, asset, captures, document_url, page
 from forage.mirror.fixpoint import crawl
 from forage.mirror.keys import body_path, key_hash
@@ -28,6 +29,10 @@ from forage.mirror.loopback import Archived, Fault, LoopbackArchive, open_loopba
 from forage.mirror.policy import compile_policy
 from forage.mirror.probe import RenderReport, RequestRecord
 from forage.mirror.results import CrawlReport
+from forage.mirror.seams import Seams
+from forage.mirror.server import MirrorServer
+from forage.mirror.sidecar import DynamicEntry, Sidecar
+from forage.mirror.site import Site
 from forage.mirror.verifier import Category, verify_root
 from tests.support.page_reader import PageReader
 
@@ -115,6 +120,11 @@ async def test_another_browser_voids_stamps_only_when_asked(tmp_path: Path) -> N
         await run(URLS[-1:], tmp_path, fetch)
     other = PageReader(name="reader/2")
     assert statuses(await run(URLS[-1:], tmp_path, None, other)) == ["verified-cached"]
+    events: list[Any] = []
+    async with archive_of() as (_, fetch):
+        await run(URLS[-2:], tmp_path, fetch, other, on_progress=events.append)
+    changed = [event for event in events if event["type"] == "browser-changed"]
+    assert changed == [{"type": "browser-changed", "browser": "reader/2", "stamps": ["reader/1"]}]
     assert statuses(await run(URLS[-1:], tmp_path, None, other, reverify_browser=True)) == ["verified"]
     assert statuses(await run(URLS[-1:], tmp_path, None, other, reverify_browser=True)) == ["verified-cached"]
 
@@ -350,3 +360,58 @@ def test_the_clock_of_rows_is_the_one_that_was_given(tmp_path: Path) -> None:
 
     trio.run(main)
     assert {row["at"] for row in Ledgers(tmp_path).verified(3).values()} == {"2026-01-02T03:04:05.000Z"}
+
+
+FULL = """if True:
+    import resource, sys, trio
+    from forage.egress import EgressSession
+    from forage.mirror import GuardedArchive, archive_egress, crawl
+
+    async def main(base, root, url):
+        async with EgressSession(archive_egress(base)) as session:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+            report = await crawl([url], root=root, fetch=GuardedArchive(session, base=base), delay=0.0, static_only=True)
+        print(report.results[0].to_json())
+
+    trio.run(main, *sys.argv[1:])
+"""
+
+
+async def test_a_disk_that_is_full_is_an_error_and_nothing_is_half_written(tmp_path: Path) -> None:
+    async with open_loopback_archive(LoopbackArchive([page("large", "x" * 5000)])) as base:
+        done = await trio.run_process([sys.executable, "-c", FULL, base, str(tmp_path), document_url("large")], capture_stdout=True)
+    assert b"'status': 'error'" in done.stdout
+    assert b"cannot be written" in done.stdout
+    assert not [path for kind in ("cap", "meta", "tmp") for path in (tmp_path / kind).rglob("*") if path.is_file()]
+
+
+async def test_each_seam_is_replaceable_alone(tmp_path: Path) -> None:
+    called: list[str] = []
+    real = Seams()
+
+    async def read(root: CacheRoot, key: str) -> Sidecar | None:
+        called.append("read")
+        return await real.read_sidecar(root, key)
+
+    async def record(root: CacheRoot, key: str, entries: Sequence[DynamicEntry]) -> Sidecar:
+        called.append("record")
+        return await real.record_dynamic(root, key, entries)
+
+    async def load(root: CacheRoot) -> set[str]:
+        called.append("load")
+        return await real.load_corpus(root)
+
+    @asynccontextmanager
+    async def serve(site: Site) -> AsyncIterator[MirrorServer]:
+        called.append("serve")
+        async with real.serve(site) as server:
+            yield server
+
+    async with archive_of() as (_, fetch):
+        archive = Archive(fetch, delay=0.0, random=lambda: 0.0, utc_now=lambda: datetime.now(UTC))
+        capture = Capturer(CacheRoot(tmp_path), archive, utc_now=lambda: datetime.now(UTC))
+        seams = Seams(serve=serve, capture=capture, record_dynamic=record, read_sidecar=read, load_corpus=load)
+        report = await run(URLS[:1], tmp_path, None, seams=seams)
+    assert statuses(report) == ["verified"]
+    assert set(called) == {"read", "record", "load", "serve"}
+    assert (report.request_count, archive.requests) == (0, 5)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from forage.mirror.answers import Outcome, Served
-from forage.mirror.gate import Assessment, Holdings, Reason, assess
+from forage.mirror.gate import Assessment, Holdings, Reason, assess, csp_findings, document_served
 from forage.mirror.leaks import classify_request
 from forage.mirror.policy import EscapePolicy, compile_policy
 from forage.mirror.probe import CspFinding, RenderReport, RequestRecord
@@ -59,6 +59,14 @@ def test_a_page_that_asks_for_nothing_else_is_clean() -> None:
     found = judge()
     assert found.served
     assert found.reason is None
+
+
+@pytest.mark.parametrize(("status", "served"), [(200, True), (None, True), (404, False)])
+def test_a_scripted_document_counts_by_its_own_status(status: int | None, served: bool) -> None:
+    report = RenderReport(requests=(RequestRecord(url=f"{ORIGIN}/web/{PAGE}", resource_type="Document", status=status),))
+    own = Served(target=f"/web/{PAGE}", status=200, outcome=Outcome.HIT, key=PAGE)
+    assert document_served(PAGE, report, (own,), logged=False) is served
+    assert not document_served(PAGE, report, (own,), logged=True)
 
 
 def test_a_navigation_that_was_not_seen_is_a_probe_error() -> None:
@@ -163,8 +171,6 @@ def test_a_sanctioned_violation_is_reported() -> None:
 def test_scripted_lines_are_cut_and_compared_by_their_url() -> None:
     line = "Refused to load the image 'https://ads.test/i' because it violates the Content Security Policy" + "x" * 300
     report = RenderReport(console=(line, "a plain line"))
-    from forage.mirror.gate import csp_findings
-
     (finding,) = csp_findings(report)
     assert len(finding.message) == 200
     assert finding.url == "https://ads.test/i"

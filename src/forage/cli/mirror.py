@@ -272,6 +272,8 @@ class _Progress:
                 text = str(event["reason"])
             case "dry-run":
                 text = f"{event['wouldFetch']} of {event['frontier']} would be fetched"
+            case "browser-changed":
+                key, text = "stamps", f"made by {', '.join(event['stamps'])}, this is {event['browser']}; --reverify-browser renders again"
             case other:
                 text = str(other)
         print(f"{key}: {text}", file=self._err)

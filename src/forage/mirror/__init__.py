@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from forage.mirror.capture import RetryTerminal as RetryTerminal
     from forage.mirror.driver import Examination as Examination
     from forage.mirror.driver import ProbeDriver as ProbeDriver
-    from forage.mirror.fixpoint import Seams as Seams
     from forage.mirror.fixpoint import crawl as crawl
     from forage.mirror.keys import capture_key as capture_key
     from forage.mirror.keys import parse_wayback_path as parse_wayback_path
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from forage.mirror.results import CrawlReport as CrawlReport
     from forage.mirror.results import DocumentResult as DocumentResult
     from forage.mirror.results import DocumentStatus as DocumentStatus
+    from forage.mirror.seams import Seams as Seams
     from forage.mirror.server import open_mirror_server as open_mirror_server
     from forage.mirror.sidecar import Sidecar as Sidecar
     from forage.mirror.site import CspMode as CspMode
@@ -62,7 +62,7 @@ __getattr__, __dir__, __all__ = lazy_face(
         "RenderReport": "forage.mirror.probe",
         "RequestRecord": "forage.mirror.probe",
         "RetryTerminal": "forage.mirror.capture",
-        "Seams": "forage.mirror.fixpoint",
+        "Seams": "forage.mirror.seams",
         "Sidecar": "forage.mirror.sidecar",
         "Site": "forage.mirror.site",
         "archive_egress": "forage.mirror.archive",

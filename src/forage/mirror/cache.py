@@ -54,7 +54,11 @@ class CacheRootError(CaptureError):
 
 @attrs.frozen(kw_only=True)
 class Entry:
-    """What is to be committed. ``dynamic`` are recorded children to carry over, as stored; ``index_status`` is what an index says of it."""
+    """What is to be committed.
+
+    ``dynamic`` are recorded children to carry over, as stored; ``index_status`` is what an index says of the capture; ``interstitial``
+    what is known already of one that has no body.
+    """
 
     key: str
     status: str
@@ -64,6 +68,7 @@ class Entry:
     requisites: tuple[str, ...] = ()
     dynamic: tuple[Any, ...] | None = None
     index_status: object = None
+    interstitial: Interstitial | None = None
     final_key: str | None = None
 
 
@@ -164,7 +169,7 @@ class CacheRoot:
         check_content_type(entry.content_type)
         if entry.status == CaptureStatus.BODY and body is None:
             raise TypeError("a body commit needs bytes")
-        found = _interstitial(entry, body) if entry.status == CaptureStatus.BODY and body is not None else None
+        found = entry.interstitial if body is None or entry.status != CaptureStatus.BODY else _interstitial(entry, body)
         status = entry.status if found is None else CaptureStatus.INTERSTITIAL.value
         kept = body if status == CaptureStatus.BODY else None
         if kept == b"":

@@ -48,6 +48,7 @@ class Shared:
     record: RecordDynamic
     check_cap: Callable[[], None]
     on_progress: OnProgress
+    note_browser: Callable[[str | None], None]
     utc_now: Callable[[], datetime]
     max_iterations: int
     har: bool
@@ -82,6 +83,7 @@ class DocumentCrawl:
         while True:
             seen = await self._driver.examine(self._key, corpus=self._shared.corpus, recorded=self._recorded)
             found = seen.assessment
+            self._shared.note_browser(seen.report.browser)
             self._tell_drops(found)
             if found.corrupt:
                 return await self._give_up(DocumentStatus.CORRUPT, {"corrupt": list(found.corrupt)}, seen)

@@ -11,7 +11,7 @@ import random as _random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import attrs
 import trio
@@ -20,8 +20,8 @@ from forage.errors import BrowserError, ForageError, InvalidPolicyError
 from forage.mirror.archive import Archive, ArchiveFetch, ArchiveReply, ArchiveRequestError, RequestCapError
 from forage.mirror.cache import CacheRoot, CacheRootError, utc_text
 from forage.mirror.capture import Capture, Capturer, RetryTerminal
-from forage.mirror.document import Corpus, DocumentCrawl, OnProgress, RecordDynamic, Shared
-from forage.mirror.driver import ProbeDriver, ReadSidecar, Serve, read_sidecar
+from forage.mirror.document import DocumentCrawl, OnProgress, Shared
+from forage.mirror.driver import ProbeDriver
 from forage.mirror.keys import ARCHIVE, CrawlInput, parse_crawl_input
 from forage.mirror.ledgers import Ledgers
 from forage.mirror.localize import RULE_VERSION
@@ -30,33 +30,12 @@ from forage.mirror.originals import is_mirrorable_key
 from forage.mirror.policy import EscapePolicy
 from forage.mirror.probe import Probe
 from forage.mirror.results import CrawlReport, DocumentResult, DocumentStatus
-from forage.mirror.server import open_mirror_server
-from forage.mirror.sidecar import DynamicEntry, Sidecar
+from forage.mirror.seams import Seams
 
-__all__ = ["Seams", "crawl"]
+__all__ = ["crawl"]
 
 _SAFE_INTEGER: Final = 2**53 - 1
 _UNPARSEABLE: Final = "unparseable-input"
-LoadCorpus: TypeAlias = Callable[[CacheRoot], Awaitable[Corpus]]
-
-
-async def _load_corpus(root: CacheRoot) -> Corpus:
-    return await trio.to_thread.run_sync(root.load_corpus)
-
-
-async def _record_dynamic(root: CacheRoot, key: str, entries: Sequence[DynamicEntry]) -> Sidecar:
-    return await trio.to_thread.run_sync(root.record_dynamic, key, entries)
-
-
-@attrs.frozen(kw_only=True)
-class Seams:
-    """Collaborators of a crawl, each replaceable alone. ``capture`` None: the pass over the archive that the crawl was given."""
-
-    serve: Serve = open_mirror_server
-    capture: Capture | None = None
-    record_dynamic: RecordDynamic = _record_dynamic
-    read_sidecar: ReadSidecar = read_sidecar
-    load_corpus: LoadCorpus = _load_corpus
 
 
 def _count(name: str, value: object) -> None:
@@ -165,6 +144,7 @@ class _Run:
     on_progress: OnProgress
     utc_now: Callable[[], datetime]
     documents: dict[str, CrawlInput] = attrs.field(factory=dict)
+    browsers: set[str] = attrs.field(factory=set)
     results: dict[str, DocumentResult] = attrs.field(factory=dict)
 
     def parse(self, urls: Iterable[str]) -> list[str]:
@@ -225,6 +205,13 @@ class _Run:
             for _ in range(min(together, len(keys))):
                 nursery.start_soon(worker)
 
+    def _note_browser(self, browser: str | None) -> None:
+        """Say once when the browser at hand is not the one behind the stamps that were taken on trust."""
+        others = self.browsers - {browser, ""}
+        if browser is not None and others:
+            self.browsers.clear()
+            self.on_progress({"type": "browser-changed", "browser": browser, "stamps": sorted(others)})
+
     # Modes.
 
     async def dry_run(self) -> None:
@@ -260,6 +247,7 @@ class _Run:
         browser = await probe.browser() if probe is not None and reverify_browser else None
         cached = set() if force else {key for key in keys if key in stamps and browser in {None, stamps[key].get("browser")}}
         for key in cached:
+            self.browsers.add(str(stamps[key].get("browser") or ""))
             self.results[key] = DocumentResult(key=key, status=DocumentStatus.VERIFIED_CACHED)
         work = [key for key in keys if key not in cached]
         if not work:
@@ -279,6 +267,7 @@ class _Run:
             record=self.seams.record_dynamic,
             check_cap=self._check_cap,
             on_progress=self.on_progress,
+            note_browser=self._note_browser,
             utc_now=self.utc_now,
             max_iterations=self.max_iterations,
             har=self.har,

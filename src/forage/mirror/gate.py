@@ -111,9 +111,10 @@ def document_served(key: str, report: RenderReport, served: Sequence[Served], *,
 
     ``logged``: ``served`` is the log of the render. Without one, records come from a script: any document request will do.
     """
-    navigation = [url_target(record.url) for record in report.requests if record.document]
+    records = [record for record in report.requests if record.status in {None, 200}]
+    navigation = [url_target(record.url) for record in records if record.document]
     if not navigation and not logged:
-        navigation = [url_target(record.url) for record in report.requests if (record.resource_type or "document").lower() == "document"]
+        navigation = [url_target(record.url) for record in records if (record.resource_type or "document").lower() == "document"]
     return any(row.key == key and row.outcome is Outcome.HIT and row.target in navigation for row in served)
 
 

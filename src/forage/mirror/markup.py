@@ -24,9 +24,11 @@ _ANY: Final = re.compile(r"<(?:!--|[A-Za-z])")
 _TAG_ONLY: Final = re.compile(r"<[A-Za-z]")
 _NAME: Final = re.compile(r"[^\t\n\f\r />]+")
 _BETWEEN: Final = re.compile(r"[\t\n\f\r /]*")
-_ATTRIBUTE: Final = re.compile(r"[^\t\n\f\r />][^\t\n\f\r />=]*")
-_EQUALS: Final = re.compile(r"[\t\n\f\r ]*=[\t\n\f\r ]*")
-_UNQUOTED: Final = re.compile(r"[^\t\n\f\r >]*")
+# Name, then double-quoted, single-quoted or bare value. What is left at an equals sign has a quote that never closes.
+_ATTRIBUTE: Final = re.compile(
+    r"""([^\t\n\f\r />][^\t\n\f\r />=]*)(?:[\t\n\f\r ]*+=[\t\n\f\r ]*+(?:"([^"]*)"|'([^']*)'|(?!["'])([^\t\n\f\r >]*)))?"""
+)
+_EQUALS: Final = re.compile(r"[\t\n\f\r ]*=")
 _RAW_END: Final = {name: re.compile(rf"</{name}(?=[\t\n\f\r />])", re.ASCII | re.IGNORECASE) for name in _RAW_TEXT}
 
 _ENTITY: Final = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#([0-9]+)|#x([0-9a-f]+));", re.ASCII | re.IGNORECASE)
@@ -76,25 +78,15 @@ def _read_attributes(text: str, at: int, end: int) -> _Ended | None:
             return _Ended(attributes, at + 1, gap[0].endswith("/"))
         found = _ATTRIBUTE.match(text, at, end)
         assert found is not None
-        value = _read_value(text, found.end(), end)
-        if value is None:
+        at = found.end()
+        value = found.lastindex or 1
+        if value > 1:
+            start, stop = found.span(value)
+        elif _EQUALS.match(text, at, end) is not None:
             return None
-        start, stop, at = value
-        attributes.setdefault(ascii_lower(found[0]), Attribute(start, stop))
-
-
-def _read_value(text: str, at: int, end: int) -> tuple[int, int, int] | None:
-    """Where a value starts and stops, and where reading goes on; None when its quote never closes."""
-    equals = _EQUALS.match(text, at, end)
-    if equals is None:
-        return at, at, at
-    at = equals.end()
-    if at < end and text[at] in "\"'":
-        stop = text.find(text[at], at + 1, end)
-        return None if stop < 0 else (at + 1, stop, stop + 1)
-    found = _UNQUOTED.match(text, at, end)
-    assert found is not None
-    return at, found.end(), found.end()
+        else:
+            start = stop = at
+        attributes.setdefault(ascii_lower(found[1]), Attribute(start, stop))
 
 
 def walk(text: str, skip: Mapping[int, int] | None = None, *, foreign: bool = False) -> Iterator[Tag]:

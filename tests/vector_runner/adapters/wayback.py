@@ -14,6 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from forage._codec import load_json
 from forage.cli import mirror as mirror_command
 from forage.cli.mirror import Tools
@@ -23,8 +25,8 @@ from forage.mirror.archive import Archive, ArchiveReply, ArchiveRequestError
 from forage.mirror.cache import CacheRoot, Entry
 from forage.mirror.canonical import canonical_json
 from forage.mirror.capture import Capturer
-from forage.mirror.fixpoint import Seams, crawl
-from forage.mirror.interstitial import detect_interstitial
+from forage.mirror.fixpoint import crawl
+from forage.mirror.interstitial import Interstitial, Signature, detect_interstitial
 from forage.mirror.leaks import (
     RequestClass,
     Sighting,
@@ -43,6 +45,7 @@ from forage.mirror.policy import EscapePolicy, compile_policy
 from forage.mirror.probe import ProbeSession, RenderReport, RequestRecord
 from forage.mirror.requisites import extract_requisites
 from forage.mirror.results import CrawlReport, DocumentResult, DocumentStatus
+from forage.mirror.seams import Seams
 from forage.mirror.server import MirrorServer
 from forage.mirror.sidecar import DynamicEntryError, SidecarError, dynamic_entry_error
 from forage.mirror.site import CspMode, Site
@@ -264,6 +267,10 @@ def check_commit(root: Path, given: dict[str, Any], out: dict[str, Any]) -> str 
         dynamic=tuple(row["dynamic"]) if "dynamic" in row else None,
         index_status=row.get("cdxStatus"),
     )
+    if "signature" in row:
+        target = row.get("target")
+        known = None if target is None else keys.CaptureUrl(timestamp=target["timestamp"], flags="", original=target["url"])
+        entry = attrs.evolve(entry, interstitial=Interstitial(signature=Signature(row["signature"]), target=known))
     failed = False
     try:
         CacheRoot(root).commit(entry, body)
@@ -606,12 +613,22 @@ def answer_differs(root: CacheRoot, row: dict[str, Any]) -> str | None:
     )
 
 
+def loose_finding(row: dict[str, Any]) -> dict[str, Any]:
+    """A finding with its error text reduced to its class."""
+    text = row.get("error")
+    if text is None:
+        return row
+    entry = "malformed dynamic entry: "
+    if text.startswith(entry):
+        return row | {"error": text.removeprefix(entry).split()[0]}
+    return row | {"error": "dynamic" if text.startswith("dynamic") else "unreadable"}
+
+
 def report_differs(report: RootReport, expected: dict[str, Any]) -> str | None:
     got = report.to_json()
 
     def rows(found: list[dict[str, Any]]) -> list[str]:
-        masked = [row | {"error": "(parse error)"} if row.get("error") in {"not JSON", "(parse error)"} else row for row in found]
-        return sorted(json.dumps(row, sort_keys=True) for row in masked)
+        return sorted(json.dumps(loose_finding(row), sort_keys=True) for row in found)
 
     return first(
         differs("counts", got["counts"], expected["counts"]),
