@@ -181,6 +181,26 @@ class TestChannel:
                     await wait()
                 assert scope.cancelled_caught
 
+    @pytest.mark.parametrize("wait", ["readable", "ready"])
+    async def test_closing_wakes_a_task_that_waits(self, opened: Opener, wait: str) -> None:
+        async with opened() as (channel, _):
+            while wait == "ready" and channel.send(bytes(65_536)):
+                pass
+            lost: list[FetchErrorKind] = []
+
+            async def waiting() -> None:
+                try:
+                    await getattr(channel, wait)()
+                except FetchError as exc:
+                    lost.append(exc.kind)
+
+            with trio.fail_after(5):
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(waiting)
+                    await trio.testing.wait_all_tasks_blocked(0.01)
+                    channel.close()
+            assert lost == [FetchErrorKind.NETWORK]
+
     async def test_closing_twice_is_closing(self, opened: Opener) -> None:
         async with opened() as (channel, _):
             channel.close()

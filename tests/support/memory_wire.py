@@ -64,12 +64,17 @@ class MemoryChannel:
     async def readable(self) -> None:
         await trio.lowlevel.checkpoint()
         while not (self._in.data or self._in.ended or self._in.lost):
-            await self._in.lot.park()
+            await self._park()
 
     async def ready(self) -> None:
         await trio.lowlevel.checkpoint()
         while not (self._in.data or self._in.ended or self._in.lost or len(self._out.data) < self._out.room):
-            await self._in.lot.park()
+            await self._park()
+
+    async def _park(self) -> None:
+        await self._in.lot.park()
+        if self.closed:
+            raise FetchError(FetchErrorKind.NETWORK, "the connection was lost (closed)")
 
     def close(self) -> None:
         if not self.closed:

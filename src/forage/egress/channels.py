@@ -45,14 +45,35 @@ def _lost(exc: Exception) -> FetchError:
     return FetchError(FetchErrorKind.NETWORK, f"the connection was lost ({type(exc).__name__})")
 
 
-async def _either_way(sock: socket.socket) -> None:
-    async def first(wait: Callable[[socket.socket], Awaitable[None]], scope: trio.CancelScope) -> None:
+async def _wait(wait: Callable[[socket.socket], Awaitable[None]], sock: socket.socket) -> None:
+    try:
         await wait(sock)
+    except trio.ClosedResourceError as exc:  # another task closed the channel under us
+        raise _lost(exc) from exc
+
+
+def _close(sock: socket.socket) -> None:
+    """Close, and wake whoever waits: the kernel forgets a closed descriptor, and they would wait for ever."""
+    if sock.fileno() >= 0:
+        trio.lowlevel.notify_closing(sock)
+        sock.close()
+
+
+async def _either_way(sock: socket.socket) -> None:
+    lost: list[FetchError] = []
+
+    async def first(wait: Callable[[socket.socket], Awaitable[None]], scope: trio.CancelScope) -> None:
+        try:
+            await _wait(wait, sock)
+        except FetchError as exc:
+            lost.append(exc)
         scope.cancel()
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(first, trio.lowlevel.wait_readable, nursery.cancel_scope)
         nursery.start_soon(first, trio.lowlevel.wait_writable, nursery.cancel_scope)
+    if lost:
+        raise lost[0]
 
 
 class SocketChannel:
@@ -80,13 +101,13 @@ class SocketChannel:
             raise _lost(exc) from exc
 
     async def readable(self) -> None:
-        await trio.lowlevel.wait_readable(self._socket)
+        await _wait(trio.lowlevel.wait_readable, self._socket)
 
     async def ready(self) -> None:
         await _either_way(self._socket)
 
     def close(self) -> None:
-        self._socket.close()
+        _close(self._socket)
 
 
 class TlsChannel:
@@ -130,16 +151,16 @@ class TlsChannel:
     async def readable(self) -> None:
         if self._receive_needs_write:
             self._receive_needs_write = False
-            await trio.lowlevel.wait_writable(self._socket)
+            await _wait(trio.lowlevel.wait_writable, self._socket)
         elif self._socket.pending():
             await trio.lowlevel.checkpoint()  # decrypted already: the kernel would not report it
         else:
-            await trio.lowlevel.wait_readable(self._socket)
+            await _wait(trio.lowlevel.wait_readable, self._socket)
 
     async def ready(self) -> None:
         if self._send_needs_read:
             self._send_needs_read = False
-            await trio.lowlevel.wait_readable(self._socket)
+            await _wait(trio.lowlevel.wait_readable, self._socket)
         else:
             await _either_way(self._socket)
 
@@ -150,14 +171,14 @@ class TlsChannel:
                 self._socket.do_handshake()
                 return
             except ssl.SSLWantReadError:
-                await trio.lowlevel.wait_readable(self._socket)
+                await _wait(trio.lowlevel.wait_readable, self._socket)
             except ssl.SSLWantWriteError:
-                await trio.lowlevel.wait_writable(self._socket)
+                await _wait(trio.lowlevel.wait_writable, self._socket)
 
     def abort(self) -> None:
         """Close without a word to the peer: for a handshake that did not come to an end."""
         self._at_close = None
-        self._socket.close()
+        _close(self._socket)
 
     def close(self) -> None:
         at_close, self._at_close = self._at_close, None
@@ -168,6 +189,6 @@ class TlsChannel:
         except (OSError, ValueError):
             pass
         finally:
-            self._socket.close()
+            _close(self._socket)
         if at_close is not None and session is not None:
             at_close(session)
