@@ -87,7 +87,8 @@ class Proxy:
 
     def _admit(self, sock: socket.socket, place: tuple[str, int], nursery: trio.Nursery) -> None:
         sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with suppress(OSError):  # some systems refuse it for a client that has left already
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._number += 1
         host, port = place[:2]
         client = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
