@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
+from typing import Any
 
 import attrs
 import pytest
@@ -199,6 +200,13 @@ def test_a_base_that_is_no_url_is_refused(base: str) -> None:
         gate(Script([OK]), base=base)
 
 
+@pytest.mark.parametrize(("name", "value"), [("delay", -1.0), ("delay", float("nan")), ("attempts", 0), ("attempts", True)])
+def test_options_of_the_gate_are_checked(name: str, value: Any) -> None:
+    with pytest.raises(InvalidPolicyError) as failed:
+        gate(Script([OK]), **{name: value})
+    assert failed.value.field == name
+
+
 def test_only_the_loopback_origin_of_the_base_is_opened() -> None:
     assert archive_egress("http://127.0.0.1:8080/x").test_loopback_origins == ("http://127.0.0.1:8080",)
     assert archive_egress("https://web.archive.org") == EgressPolicy()
@@ -229,8 +237,9 @@ async def test_the_guarded_seam_over_real_sockets() -> None:
             with pytest.raises(ArchiveRequestError) as failed:
                 await fetch(URL.replace("a.png", name))
             assert failed.value.transient is transient, name
-        with pytest.raises(ArchiveRequestError) as denied:
-            await fetch("http://127.0.0.1:1/web/2012/http://x.org/")
-        assert not denied.value.transient
+        for foreign in ("http://127.0.0.1:1/web/2012/http://x.org/", "https://web.archive.org.127.0.0.1.example:1/"):
+            with pytest.raises(ArchiveRequestError) as denied:
+                await fetch(foreign)
+            assert not denied.value.transient
     assert "#" not in loopback.log[0].target
     assert "ops@example.org" in loopback.log[0].user_agent

@@ -221,6 +221,13 @@ def test_a_content_type_that_must_not_be_stored_writes_nothing(tmp_path: Path, c
     assert not list(tmp_path.iterdir())
 
 
+def test_a_sidecar_that_no_reader_would_take_is_not_written(tmp_path: Path) -> None:
+    many = tuple(f"2014/http://x.org/{number:0200d}" for number in range(80_000))
+    with pytest.raises(CaptureError, match="too many captures"):
+        CacheRoot(tmp_path).commit(entry(requisites=many), b"x")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_body_commit_without_bytes_is_a_mistake_of_the_caller(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         CacheRoot(tmp_path).commit(entry())

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from forage.mirror.archive import ArchiveRequestError as ArchiveRequestError
     from forage.mirror.archive import GuardedArchive as GuardedArchive
     from forage.mirror.archive import archive_egress as archive_egress
+    from forage.mirror.archive import open_guarded_archive as open_guarded_archive
     from forage.mirror.cache import CacheRoot as CacheRoot
     from forage.mirror.capture import RetryTerminal as RetryTerminal
     from forage.mirror.driver import Examination as Examination
@@ -69,6 +70,7 @@ __getattr__, __dir__, __all__ = lazy_face(
         "capture_key": "forage.mirror.keys",
         "compile_policy": "forage.mirror.policy",
         "crawl": "forage.mirror.fixpoint",
+        "open_guarded_archive": "forage.mirror.archive",
         "open_mirror_server": "forage.mirror.server",
         "parse_policy": "forage.mirror.policy",
         "parse_wayback_path": "forage.mirror.keys",

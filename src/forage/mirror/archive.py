@@ -7,6 +7,7 @@ request. Owns which answers are worth another attempt and which redirect is stil
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -110,6 +111,10 @@ class Archive:
     ) -> None:
         if _BASE.fullmatch(base) is None:
             raise InvalidPolicyError("archive_base", "an http or https URL", got=base)
+        if not 0 <= delay < math.inf:
+            raise InvalidPolicyError("delay", "seconds from 0", got=delay)
+        if type(attempts) is not int or attempts < 1:
+            raise InvalidPolicyError("attempts", "a whole number from 1", got=attempts)
         self._fetch = fetch
         self._bases = (base.rstrip("/"), *_ARCHIVE_BASES)
         self._attempts = attempts
@@ -170,7 +175,7 @@ class Archive:
             if reply.status not in TRANSIENT or last or seconds > LONGEST_RETRY_AFTER:
                 return reply
             await trio.sleep(max(self._wait(attempt), seconds))
-        raise InvalidPolicyError("attempts", "at least 1")
+        raise AssertionError
 
     def _wait(self, attempt: int) -> float:
         return _FIRST_WAIT * 2.0 ** (attempt - 1) * (1 - _JITTER + 2 * _JITTER * self._random())
@@ -231,8 +236,8 @@ class GuardedArchive:
 
     async def __call__(self, url: str) -> ArchiveReply:
         """One exchange. A fragment is never sent, credentials and other hosts are refused by the guard."""
-        scheme, _, rest = url.partition(f"://{ARCHIVE_HOST}")
-        address = f"{self._base}{rest}" if rest and scheme in {"http", "https"} else url
+        scheme, _, rest = url.partition(f"://{ARCHIVE_HOST}/")
+        address = f"{self._base}/{rest}" if rest and scheme in {"http", "https"} else url
         try:
             with trio.fail_after(self._timeout):
                 received = await self._session.exchange(address, headers=self._headers, max_body_bytes=self._limit)

@@ -186,10 +186,11 @@ class CacheRoot:
             dynamic=entry.dynamic,
             final_key=entry.final_key,
         )
+        text = _sidecar_bytes(sidecar)
         digest = key_hash(entry.key)
         if kept is not None:
             self._publish(body_path(digest), kept, sync=True)
-        self._publish(sidecar_path(digest), sidecar.text().encode(), sync=False)
+        self._publish(sidecar_path(digest), text, sync=False)
         return sidecar
 
     def record_dynamic(self, key: str, entries: Iterable[Mapping[str, Any] | DynamicEntry]) -> Sidecar:
@@ -201,11 +202,7 @@ class CacheRoot:
         if sidecar is None:
             raise CaptureError("no sidecar to record children in")
         merged = merge_dynamic(sidecar, entries)
-        try:
-            text = merged.text()
-        except JsonError as exc:
-            raise CaptureError("sidecar is nested too deep to be written") from exc
-        self._publish(sidecar_path(key_hash(key)), text.encode(), sync=False)
+        self._publish(sidecar_path(key_hash(key)), _sidecar_bytes(merged), sync=False)
         return merged
 
     def _publish(self, name: str, data: bytes, *, sync: bool) -> None:
@@ -224,6 +221,17 @@ class CacheRoot:
                 raise
             if sync:
                 _sync_directory(final.parent)
+
+
+def _sidecar_bytes(sidecar: Sidecar) -> bytes:
+    """The file of a sidecar. Raises CaptureError for one that no reader would take."""
+    try:
+        data = sidecar.text().encode()
+    except JsonError as exc:
+        raise CaptureError("sidecar is nested too deep to be written") from exc
+    if len(data) > MAX_SIDECAR_BYTES:
+        raise CaptureError(f"sidecar is larger than {MAX_SIDECAR_BYTES} bytes: the page names too many captures")
+    return data
 
 
 def _as_sidecar(members: Mapping[str, Any]) -> Sidecar:

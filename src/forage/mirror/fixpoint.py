@@ -52,7 +52,7 @@ def _now() -> datetime:
 
 
 async def crawl(
-    urls: Iterable[str],
+    urls: Iterable[str] | str,
     *,
     root: Path | str,
     fetch: ArchiveFetch | None = None,
@@ -115,7 +115,7 @@ async def crawl(
         on_progress=on_progress,
         utc_now=utc_now,
     )
-    inputs = run.parse(urls)
+    inputs = run.parse([urls] if isinstance(urls, str) else urls)
     if dry_run:
         await run.dry_run()
     elif static_only:

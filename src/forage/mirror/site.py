@@ -77,13 +77,13 @@ class Site:
         self._live_fallback = live_fallback
 
     def answer(self, method: str, target: str) -> SiteAnswer:
-        """Answer a request for ``target``, path and query as they came. Never raises."""
+        """Answer a request for ``target``, path and query as they came. What cannot be read is a 500, never an exception."""
         if method not in {"GET", "HEAD"}:
             return SiteAnswer(status=405, outcome=Outcome.REFUSED, headers=(("Allow", "GET, HEAD"), _NO_STORE))
-        if target == "/":
-            return SiteAnswer(status=200, outcome=Outcome.INDEX, headers=(_HTML,), body=self._index())
         capture = parse_wayback_path(target)
         try:
+            if target == "/":
+                return SiteAnswer(status=200, outcome=Outcome.INDEX, headers=(_HTML,), body=self._index())
             found, sidecar = self._find(capture, target)
             if found is None:
                 return self._not_found(Outcome.NO_CAPTURE, None)
@@ -92,6 +92,8 @@ class Site:
             return self._held_answer(found, sidecar)
         except SidecarError as exc:
             return SiteAnswer(status=500, outcome=Outcome.UNREADABLE, headers=(_PLAIN,), body=b"unreadable sidecar\n", key=exc.key)
+        except OSError:
+            return SiteAnswer(status=500, outcome=Outcome.UNREADABLE, headers=(_PLAIN,), body=b"unreadable mirror\n")
 
     def _find(self, capture: ReplayPath | None, target: str) -> tuple[ReplayPath | None, Sidecar | None]:
         """The raw spelling's sidecar first, the decoded one's on a miss."""

@@ -143,9 +143,9 @@ class _Verifier:
         where = {"hash": file.stem, "aa": file.parent.name}
         path = f"meta/{file.parent.name}/{file.name}"
         try:
-            members = load_json(file.read_bytes().decode("utf-8", "replace"))
-        except (OSError, JsonError) as exc:
-            self._add(Category.MALFORMED, **where, path=path, error="cannot be read" if isinstance(exc, OSError) else "not JSON")
+            members = load_json((self._root.read_file(path) or b"").decode("utf-8", "replace"))
+        except (CacheRootError, JsonError) as exc:
+            self._add(Category.MALFORMED, **where, path=path, error="not JSON" if isinstance(exc, JsonError) else "cannot be read")
             return
         if not isinstance(members, dict):
             self._add(Category.MALFORMED, **where, path=path, error="not an object")
