@@ -36,8 +36,12 @@ OVERRIDDEN: dict[str, int] = {
     "F5": 16,
     "A3": 2,
     "C1": 1,
+    "C1, C3": 1,
+    "C4": 2,
+    "C5": 1,
+    "C6": 1,
     "S1": 2,
-    "V1": 1,
+    "V1": 13,
 }
 DECISION = re.compile(r"[VAGFCSBM]\d{1,2}|[UHD]\d{1,2}|section \d+(\.\d+)?")
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 
@@ -15,6 +16,7 @@ from forage.crawler import CrawlPolicy, Page, Seed, SkipReason
 from forage.crawler.events import CrawlDone, PageCaptured
 from forage.egress import EgressPolicy
 from forage.errors import InvalidPolicyError
+from forage.fetch import RenderedPage
 from forage.snapshots import FilesystemSnapshotStore, MemorySnapshotStore, body_bytes
 from tests.support.dialer import RecordingDialer
 from tests.support.raw_server import Answer, RawRequest, RawServer, open_raw_server, page
@@ -177,11 +179,46 @@ async def test_sitemaps_are_read_kept_and_replayed() -> None:
         assert [r.target for r in server.requests].count("/robots.txt") == 1
         origin, policy = server.origin, policy_for(server, discovery="both", mode="replay")
     assert paths(live.pages, origin) == ["/", "/listed", "/linked"]
-    assert (live.sitemaps.documents_read, live.sitemaps.urls_discovered) == (2, 1)
+    assert (live.sitemaps.documents_read, live.sitemaps.urls_discovered) == (1, 1)
     replayed = await forage.crawl(origin, policy, store=store, dialer=RecordingDialer())
     assert [p.source_ref for p in replayed.pages] == [p.source_ref for p in live.pages]
     assert replayed.sitemaps == live.sitemaps
     assert await store.latest(f"sitemap::{origin}/map.xml") is not None
+
+
+class Browser:
+    """Shows one link, and remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def render(self, url: str) -> RenderedPage:
+        await trio.lowlevel.checkpoint()
+        self.asked.append(url)
+        return _Shown()
+
+
+@attrs.frozen
+class _Shown:
+    html: str = '<a href="/rendered">x</a>'
+    warnings: tuple[str, ...] = ()
+    left_for: tuple[str, ...] = ()
+
+
+async def test_render_of_a_seed_is_about_its_own_page() -> None:
+    browser = Browser()
+    async with open_raw_server({"/": [html("/plain")], "/rendered": [html()]}) as server:
+        seed = Seed(url=server.origin, render="always")
+        manifest = await forage.crawl(seed, policy_for(server), renderer=browser)
+        assert browser.asked == [f"{server.origin}/"]
+    assert [(p.url.removeprefix(server.origin), p.rendered) for p in manifest.pages] == [("/", True), ("/rendered", False)]
+
+
+async def test_sitemaps_alone_decide_what_a_sitemap_crawl_visits() -> None:
+    async with open_raw_server(_site_with_sitemap) as server:
+        manifest = await forage.crawl(server.origin, policy_for(server, discovery="sitemap"))
+    assert paths(manifest.pages, server.origin) == ["/", "/listed"]
+    assert [(s.url, s.reason) for s in manifest.skips] == [("https://other.test/x", SkipReason.OFF_SCOPE)]
 
 
 def _site_with_sitemap(request: RawRequest) -> Answer:
@@ -190,7 +227,7 @@ def _site_with_sitemap(request: RawRequest) -> Answer:
         case "/robots.txt":
             return page(f"Sitemap: {origin}/map.xml\n".encode(), headers=[("Content-Type", "text/plain")])
         case "/map.xml":
-            listed = f"<urlset><url><loc>{origin}/listed</loc></url></urlset>"
+            listed = f"<urlset><url><loc>{origin}/listed</loc></url><url><loc>https://other.test/x</loc></url></urlset>"
             return page(listed.encode(), headers=[("Content-Type", "application/xml")])
         case "/":
             return html("/linked")

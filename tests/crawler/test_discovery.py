@@ -76,8 +76,15 @@ async def test_robots_txt_of_the_seed_names_the_sitemaps() -> None:
 )
 async def test_without_sitemap_lines_the_well_known_place_is_tried(robots: str | Exception) -> None:
     found, _ = await discover({"robots.txt": robots, "sitemap.xml": urlset("1")}, "robots.txt")
-    assert (paths(found), codes(found)) == (["1"], [])
-    assert found.documents_read == (2 if isinstance(robots, str) else 1)
+    assert (paths(found), codes(found)) == (["1"], [] if isinstance(robots, str) else ["sitemap-fetch-failed"])
+    assert (found.documents_read, found.sitemaps_read) == (2 if isinstance(robots, str) else 1, 1)
+
+
+async def test_listed_pages_of_other_hosts_are_told_apart_and_bounded() -> None:
+    listed = urlset("1", *(f"https://other.test/{n}" for n in range(9)), "https://other.test/0")
+    found, _ = await discover({"sitemap.xml": listed}, max_urls=5)
+    assert (paths(found), codes(found)) == (["1"], ["sitemap-off-scope"])
+    assert found.off_scope == tuple(f"https://other.test/{n}" for n in range(5))
 
 
 async def test_indexes_nest_and_are_read_breadth_first() -> None:

@@ -153,6 +153,8 @@ def test_refresh_carries_its_delay() -> None:
             ["/1", "/2"],
             (),
         ),
+        ("<html><a href='/1'/><template><a href='/no'/></template></html>", "application/xhtml+xml", ["/1"], ()),
+        ("<html><a href='/no'/></html>", "application/xml", [], ()),
         ("<p>not closed<a href=/1>", "application/xhtml+xml", ["/1"], ("xml-malformed",)),
         (
             '<!DOCTYPE html PUBLIC "x" "http://evil.test/x.dtd"><html xmlns="http://www.w3.org/1999/xhtml">&nbsp;<a href="/1"/></html>',

@@ -49,6 +49,8 @@ def paths(document: SitemapDocument) -> list[str]:
         (urlset("<url><news:news><loc>https://site.test/no</loc></news:news></url>"), []),
         (urlset("<url/><url></url><url><loc/></url>" + entry("a")), ["a"]),
         (urlset(entry("a") + entry("a")), ["a", "a"]),
+        (urlset("<loc>https://site.test/a</loc><x><loc>https://site.test/no</loc></x>" + entry("b")), ["a", "b"]),
+        (urlset("<loc>https://site.test/<b>no</b></loc><loc/><image:loc>https://site.test/no</image:loc>" + entry("b")), ["b"]),
         ("\ufeff" + urlset(entry("a")), ["a"]),
     ],
 )

@@ -83,8 +83,9 @@ class _Reader:
         left_for: Sequence[Link] = (),
         soft_404: bool = False,
     ) -> Outcome:
-        found = self._links(snapshot)
-        links = tuple((link, dedupe_key(link.url)) for link in (*found.links, *left_for))
+        # Sitemaps alone decide what such a crawl visits: what its pages offer is not looked at.
+        found = PageLinks() if self.policy.discovery == "sitemap" else self._links(snapshot, left_for)
+        links = tuple((link, dedupe_key(link.url)) for link in found.links)
         body = snapshot.raw_bytes if snapshot.raw_bytes is not None else snapshot.body
         page = Page(
             number=entry.number,
@@ -108,16 +109,17 @@ class _Reader:
         key = dedupe_key(snapshot.url)
         return Outcome(page=page, links=links, covered=() if key == entry.key else (key,))
 
-    def _links(self, snapshot: Snapshot) -> PageLinks:
+    def _links(self, snapshot: Snapshot, left_for: Sequence[Link]) -> PageLinks:
         headers = snapshot.headers or {}
         body = snapshot.body if snapshot.rendered else body_bytes(snapshot)
-        return extract_links(
+        found = extract_links(
             body,
             page_url=snapshot.url,
             content_type=headers.get("content-type"),
             headers=tuple(headers.items()),
             user_agent=self.user_agent,
         )
+        return attrs.evolve(found, links=(*found.links, *left_for)) if left_for else found
 
 
 class LiveAcquirer:
@@ -158,7 +160,10 @@ class LiveAcquirer:
             headers=self._seed.headers if origin_of(entry.url) == self._seed_origin else {},
         )
         result = await self._fetcher.fetch(
-            source, store=self._store, max_response_bytes=self._seed.max_response_bytes, render=self._seed.render
+            source,
+            store=self._store,
+            max_response_bytes=self._seed.max_response_bytes,
+            render=self._seed.render if entry.number == 0 else None,
         )
         if result.snapshot is None:
             return _refused(entry, result)

@@ -20,7 +20,7 @@ from forage.crawler.links import Link
 from forage.crawler.sitemaps import MAX_SITEMAP_URLS, SitemapDocument, SitemapKind, SitemapUrl, parse_sitemap
 from forage.crawler.urls import canonical_url, origin_of, same_host
 from forage.egress import EgressPolicy, judge_url
-from forage.errors import EgressDeniedError, EgressUnreachableError, FetchError, FetchErrorKind
+from forage.errors import EgressDeniedError, FetchError, FetchErrorKind, ForageError
 from forage.fetch import parse_robots
 
 __all__ = ["FetchedDocument", "Role", "SitemapFetch", "SitemapFinds", "SitemapWarning", "discover_sitemaps"]
@@ -49,7 +49,7 @@ class SitemapFetch(Protocol):
     async def __call__(self, url: str, role: Role, /) -> FetchedDocument:
         """The document, behind at most the redirects that the guard allows.
 
-        Raises `FetchError` or an `EgressError` when it cannot be had, a status other than success included.
+        Raises a `ForageError` when it cannot be had, a status other than success included.
         """
         ...
 
@@ -67,10 +67,15 @@ class SitemapWarning:
 
 @attrs.frozen(kw_only=True)
 class SitemapFinds:
-    """What the sitemaps of a site list: one entry per fetch URL, in the order found. Every warning is given once for a document."""
+    """What the sitemaps of a site list: one entry per fetch URL, in the order found. Every warning is given once for a document.
+
+    ``off_scope`` are listed pages of other hosts. ``documents_read`` counts robots.txt, too, ``sitemaps_read`` does not.
+    """
 
     urls: tuple[SitemapUrl, ...] = ()
+    off_scope: tuple[str, ...] = ()
     documents_read: int = 0
+    sitemaps_read: int = 0
     requests: int = 0
     unpacked_bytes: int = 0
     warnings: tuple[SitemapWarning, ...] = ()
@@ -137,6 +142,7 @@ class _Reading:
         self._seen: set[str] = set()
         self._read: set[str] = set()
         self._urls: dict[str, SitemapUrl] = {}
+        self._off_scope: dict[str, None] = {}
         self._warnings: dict[tuple[str, str], None] = {}
         self._sitemaps = 0
         self._robots = 0
@@ -146,7 +152,9 @@ class _Reading:
     def finds(self) -> SitemapFinds:
         return SitemapFinds(
             urls=tuple(self._urls.values()),
+            off_scope=tuple(self._off_scope),
             documents_read=self._sitemaps + self._robots,
+            sitemaps_read=self._sitemaps,
             requests=self._requests,
             unpacked_bytes=self._bytes,
             warnings=tuple(SitemapWarning(code=code, url=url) for code, url in self._warnings),
@@ -170,10 +178,8 @@ class _Reading:
         self._requests += 1
         try:
             document = await self._fetch(robots_url, "robots")
-        except (FetchError, EgressUnreachableError):
-            return default
-        except EgressDeniedError:
-            self._note("sitemap-egress-denied", robots_url)
+        except ForageError as exc:
+            self._note(_code_of(exc), robots_url)
             return default
         self._robots += 1
         named = parse_robots(document.body).sitemap_urls(document.url)
@@ -208,14 +214,8 @@ class _Reading:
         self._requests += 1
         try:
             document = await self._fetch(pending.url, "sitemap")
-        except EgressDeniedError:
-            self._note("sitemap-egress-denied", pending.url)
-            return None
-        except FetchError as exc:
-            self._note(_FAILURES.get(exc.kind, "sitemap-fetch-failed"), pending.url)
-            return None
-        except EgressUnreachableError:
-            self._note("sitemap-fetch-failed", pending.url)
+        except ForageError as exc:
+            self._note(_code_of(exc), pending.url)
             return None
         final = canonical_url(document.url) or pending.url
         if final in pending.above:
@@ -258,11 +258,19 @@ class _Reading:
                 continue
             if not same_host(found.loc, self._seed):
                 self._note("sitemap-off-scope", listed_in)
+                if len(self._off_scope) < self._max_urls:
+                    self._off_scope.setdefault(found.loc)
             elif len(self._urls) >= self._max_urls:
                 self._note("sitemap-url-limit", listed_in)
                 return
             else:
                 self._urls[found.loc] = found
+
+
+def _code_of(error: ForageError) -> str:
+    if isinstance(error, EgressDeniedError):
+        return "sitemap-egress-denied"
+    return _FAILURES.get(error.kind, "sitemap-fetch-failed") if isinstance(error, FetchError) else "sitemap-fetch-failed"
 
 
 async def _parse(document: FetchedDocument) -> SitemapDocument:

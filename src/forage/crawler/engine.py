@@ -111,7 +111,9 @@ class Crawl:
         for link in found.links:
             key = dedupe_key(link.url)
             self._admission.offer(link, key, page_url=self._seed_url, depth=1, committed=0)
-        self.sitemaps = SitemapCounters(documents_read=found.documents_read, urls_discovered=len(found.urls))
+        for url in found.off_scope:  # a sitemap vouches for its own host only
+            self._admission.note(PageSkip(url=url, reason=SkipReason.OFF_SCOPE, depth=1), dedupe_key(url))
+        self.sitemaps = SitemapCounters(documents_read=found.sitemaps_read, urls_discovered=len(found.urls))
         for warning in found.warnings:
             self._tally.warn(str(warning))
             await self._emit(CrawlWarning(message=str(warning)))

@@ -84,7 +84,7 @@ def parse_html(text: str) -> LexborHTMLParser:
 def _elements(markup: Markup, warnings: list[str]) -> Iterable[Element]:
     if markup.kind is not Kind.HTML:
         try:
-            return read_elements(markup.text, _TAGS.__contains__, _MAX_ELEMENTS)
+            return read_elements(markup.text, _TAGS.__contains__, _MAX_ELEMENTS, lenient=markup.kind is Kind.XHTML)
         except NotWellFormedError as exc:
             warnings.append("xml-malformed")
             if markup.kind is Kind.XML:

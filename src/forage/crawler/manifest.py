@@ -126,7 +126,7 @@ class HostStatistics:
 
 @attrs.frozen(kw_only=True)
 class SitemapCounters:
-    """What sitemap discovery read and found."""
+    """What sitemap discovery read and found; robots.txt is no sitemap."""
 
     documents_read: int = 0
     urls_discovered: int = 0

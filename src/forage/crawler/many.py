@@ -19,7 +19,7 @@ from forage.crawler.manifest import CrawlManifest, SkipReason
 from forage.crawler.policy import CrawlPolicy, Seed
 from forage.crawler.run import CrawlTools, Seams, check_seed, open_tools, run_crawl, unwrapped_nursery, utc_now
 from forage.crawler.urls import canonical_url
-from forage.egress import Dialer, Resolver
+from forage.egress import Dialer, Resolver, Wire
 from forage.errors import InvalidPolicyError
 from forage.fetch import Renderer
 from forage.snapshots import SnapshotStore
@@ -67,6 +67,7 @@ async def crawl_many(
     renderer: Renderer | None = None,
     resolver: Resolver | None = None,
     dialer: Dialer | None = None,
+    wire: Wire | None = None,
     state: Path | None = None,
     utc_now: Callable[[], datetime] = utc_now,
 ) -> AsyncIterator[ManyCrawls]:
@@ -81,7 +82,7 @@ async def crawl_many(
     names = {seed.id or canonical_url(seed.url) or seed.url for seed in starts}
     if len(names) != len(starts):
         raise InvalidPolicyError("seeds", "each seed once; give seeds of one URL different ids")
-    seams = Seams(store=store, renderer=renderer, resolver=resolver, dialer=dialer, utc_now=utc_now)
+    seams = Seams(store=store, renderer=renderer, resolver=resolver, dialer=dialer, wire=wire, utc_now=utc_now)
     send, receive = trio.open_memory_channel[CrawlManifest](0)
     crawls = ManyCrawls(receive)
     async with open_tools(policy, seams, state=state) as tools, receive, unwrapped_nursery() as nursery:

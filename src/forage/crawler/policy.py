@@ -123,8 +123,8 @@ class Seed:
     """Where a crawl starts.
 
     ``url`` absolute http(s) URL; ``headers`` go to the seed's origin only, never along a redirect to another; ``user_agent``
-    goes to every host of the crawl; ``id`` replaces the seed's URL in the source ids of its pages; ``render`` and
-    ``max_response_bytes`` override the policy for this seed. Raises InvalidPolicyError.
+    goes to every host of the crawl; ``id`` replaces the seed's URL in the source ids of its pages; ``max_response_bytes`` overrides the
+    policy for all pages of this seed, ``render`` for the seed's own page. Raises InvalidPolicyError.
     """
 
     url: str = attrs.field(validator=_seed_url)

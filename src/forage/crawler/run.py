@@ -26,7 +26,7 @@ from forage.crawler.manifest import CrawlManifest
 from forage.crawler.policy import CrawlPolicy, Seed, describe_policy
 from forage.crawler.tally import Tally
 from forage.crawler.urls import canonical_url
-from forage.egress import Dialer, Resolver
+from forage.egress import Dialer, Resolver, Wire
 from forage.errors import InvalidPolicyError
 from forage.fetch import DEFAULT_USER_AGENT, ClockState, Fetcher, Renderer, WaitReason
 from forage.snapshots import SnapshotStore
@@ -46,6 +46,7 @@ class Seams:
     renderer: Renderer | None
     resolver: Resolver | None
     dialer: Dialer | None
+    wire: Wire | None
     utc_now: Callable[[], datetime]
 
 
@@ -144,6 +145,7 @@ def _fetcher(tools: CrawlTools, user_agent: str | None) -> Fetcher:
         egress=policy.egress,
         resolver=seams.resolver,
         dialer=seams.dialer,
+        wire=seams.wire,
         user_agent=user_agent or policy.user_agent or DEFAULT_USER_AGENT,
         delay=policy.delay,
         per_host=policy.per_host,

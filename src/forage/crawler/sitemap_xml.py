@@ -172,12 +172,11 @@ class EntryReader:
         if match is None:
             self._held = data[-_OVERLAP:]
             return b""
-        self._start_parser()
-        above = self._ancestors
-        if self.root is not None and self._parser is not None:
-            opening = "".join(f"<{name}>" for name in above).encode()
+        parser = self._start_parser()
+        if self.root is not None:
+            opening = "".join(f"<{name}>" for name in self._ancestors).encode()
             self._fed += len(opening)
-            self._parser.Parse(opening)
+            parser.Parse(opening)
         return data[match.start() :]
 
     def _entry_start(self) -> re.Pattern[bytes]:
@@ -185,7 +184,7 @@ class EntryReader:
         name = re.escape(prefix + _ENTRY_NAMES[self.root or "urlset"]).encode()
         return re.compile(rb"<" + name + rb"(?=[ \t\r\n/>])", re.IGNORECASE)
 
-    def _start_parser(self) -> None:
+    def _start_parser(self) -> expat.XMLParserType:
         parser = expat.ParserCreate("utf-8")
         parser.buffer_text = True
         parser.StartElementHandler = self._start
@@ -199,6 +198,7 @@ class EntryReader:
         self._recent = b""
         self._names = []
         self._entry = self._field = None
+        return parser
 
     # Handlers of expat.
 
@@ -229,8 +229,12 @@ class EntryReader:
             self._start_entry(attributes)
         elif self._entry is not None:
             self._start_inside(self._entry, kind, name, lower, prefix, attributes)
-        elif lower in ("url", "sitemap") and len(names) == 2 and self.root in ("urlset", "sitemapindex"):
-            self._note("sitemap-malformed")  # an entry of the other kind is not followed
+        elif len(names) == 2 and self.root in ("urlset", "sitemapindex"):
+            if lower in ("url", "sitemap"):
+                self._note("sitemap-malformed")  # an entry of the other kind is not followed
+            elif lower == "loc" and self._is_own(prefix):
+                self._start_entry({})  # a location without an entry around it means what it says
+                self._field, self._text, self._size = lower, [], 0
 
     def _start_root(self, name: str, attributes: dict[str, str]) -> None:
         prefix, _, local = name.rpartition(":")
@@ -291,15 +295,15 @@ class EntryReader:
             self._closed_root = True
         elif entry is not None and depth == self._entry_depth:
             self._entry = None
+            if self._field is not None:  # the entry is its location
+                entry.fields[self._field] = "".join(self._text)
+                self._field = None
             if entry.broken:
                 self._note("sitemap-malformed")
-            elif not self._take(_with_base(entry, self._base)):
-                raise _EnoughError
+            else:
+                entry.base = entry.base or self._base
+                if not self._take(entry):
+                    raise _EnoughError
         elif entry is not None and self._field is not None and depth == self._entry_depth + 1:
             entry.fields[self._field] = "".join(self._text)
             self._field = None
-
-
-def _with_base(entry: Entry, root_base: str) -> Entry:
-    entry.base = entry.base or root_base
-    return entry

@@ -17,7 +17,7 @@ from forage.crawler.events import CrawlDone, CrawlEvent
 from forage.crawler.manifest import CrawlManifest, SkipReason
 from forage.crawler.policy import CrawlPolicy, Seed
 from forage.crawler.run import Seams, check_seed, open_tools, run_crawl, unwrapped_nursery, utc_now
-from forage.egress import Dialer, Resolver
+from forage.egress import Dialer, Resolver, Wire
 from forage.fetch import Renderer
 from forage.snapshots import SnapshotStore
 
@@ -34,19 +34,21 @@ async def crawl(
     renderer: Renderer | None = None,
     resolver: Resolver | None = None,
     dialer: Dialer | None = None,
+    wire: Wire | None = None,
     state: Path | None = None,
     utc_now: UtcNow = utc_now,
 ) -> CrawlManifest:
     """Crawl from one seed and answer with the account of it.
 
     ``store`` keeps every captured page before its row is committed; with ``mode="replay"`` pages come from it and no socket is opened.
-    ``resolver`` and ``dialer`` replace DNS and connecting (the guard still judges what they say). ``state`` is a file that remembers the
+    ``resolver`` and ``dialer`` replace DNS and connecting, ``wire`` all of the network below HTTP (the guard still judges what they
+    say and what is asked of them). ``state`` is a file that remembers the
     crawl: after an interruption, kill -9 included, the same call goes on where it was. Raises InvalidPolicyError for a wrong seed, policy
     or state file, and nothing else: whatever happens on the way is a row or a warning of the manifest.
     """
     policy = CrawlPolicy() if policy is None else policy
     seed = check_seed(seed, policy, store)
-    seams = Seams(store=store, renderer=renderer, resolver=resolver, dialer=dialer, utc_now=utc_now)
+    seams = Seams(store=store, renderer=renderer, resolver=resolver, dialer=dialer, wire=wire, utc_now=utc_now)
     async with open_tools(policy, seams, state=state, user_agent=seed.user_agent) as tools:
         return await run_crawl(tools, seed, _ignore, started=_nobody)
 
@@ -106,6 +108,7 @@ async def crawl_stream(
     renderer: Renderer | None = None,
     resolver: Resolver | None = None,
     dialer: Dialer | None = None,
+    wire: Wire | None = None,
     state: Path | None = None,
     utc_now: UtcNow = utc_now,
 ) -> AsyncIterator[CrawlStream]:
@@ -115,7 +118,7 @@ async def crawl_stream(
     """
     policy = CrawlPolicy() if policy is None else policy
     start = check_seed(seed, policy, store)
-    seams = Seams(store=store, renderer=renderer, resolver=resolver, dialer=dialer, utc_now=utc_now)
+    seams = Seams(store=store, renderer=renderer, resolver=resolver, dialer=dialer, wire=wire, utc_now=utc_now)
     send, receive = trio.open_memory_channel[CrawlEvent](0)
     stream = CrawlStream(receive)
 

@@ -35,40 +35,55 @@ def _refuse(*_: object) -> None:
     raise _EntityError
 
 
-def read_elements(text: str, wanted: Callable[[str], bool], limit: int) -> list[Element]:
+def read_elements(text: str, wanted: Callable[[str], bool], limit: int, *, lenient: bool = False) -> list[Element]:
     """Names and attributes of the first ``limit`` wanted elements: XHTML's, and the links of SVG. Template content is left out.
 
+    ``lenient`` takes a page whose root has no namespace for XHTML: authors who declare the type of a page forget to declare that.
     Raises `NotWellFormedError`. Linear in the text, which is fed in pieces.
     """
-    elements: list[Element] = []
-    inert = 0
-
-    def start(name: str, attributes: dict[str, str]) -> None:
-        nonlocal inert
-        namespace, _, local = name.rpartition(" ")
-        if local == "template" and namespace == _XHTML:
-            inert += 1
-        elif inert or not wanted(local) or len(elements) >= limit:
-            return
-        elif namespace == _XHTML or (namespace == _SVG and local == "a"):
-            elements.append((local if namespace == _XHTML else "svg:a", {_plain(key): value for key, value in attributes.items()}))
-
-    def end(name: str) -> None:
-        nonlocal inert
-        if inert and name == f"{_XHTML} template":
-            inert -= 1
-
+    reader = _Reader(wanted, limit, lenient=lenient)
     parser = expat.ParserCreate("utf-8", " ")
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
+    parser.StartElementHandler = reader.start
+    parser.EndElementHandler = reader.end
     parser.EntityDeclHandler = _refuse
     try:
         for at in range(0, len(text), _CHUNK):
             parser.Parse(text[at : at + _CHUNK].encode("utf-8", "replace"))
         parser.Parse(b"", True)
     except (expat.ExpatError, _EntityError) as exc:
-        raise NotWellFormedError(elements) from exc
-    return elements
+        raise NotWellFormedError(reader.elements) from exc
+    return reader.elements
+
+
+class _Reader:
+    """The handlers of one document."""
+
+    def __init__(self, wanted: Callable[[str], bool], limit: int, *, lenient: bool) -> None:
+        self.elements: list[Element] = []
+        self._wanted = wanted
+        self._limit = limit
+        self._lenient = lenient
+        self._markup = {_XHTML}  # the namespaces whose elements are those of a page
+        self._inert = 0
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        namespace, _, local = name.rpartition(" ")
+        if self._lenient:  # the root
+            self._lenient = False
+            if not namespace:
+                self._markup.add(namespace)
+        page = namespace in self._markup
+        if local == "template" and page:
+            self._inert += 1
+        elif self._inert or not self._wanted(local) or len(self.elements) >= self._limit:
+            return
+        elif page or (namespace == _SVG and local == "a"):
+            self.elements.append((local if page else "svg:a", {_plain(key): value for key, value in attributes.items()}))
+
+    def end(self, name: str) -> None:
+        namespace, _, local = name.rpartition(" ")
+        if self._inert and local == "template" and namespace in self._markup:
+            self._inert -= 1
 
 
 def _plain(name: str) -> str:
