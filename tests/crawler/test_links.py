@@ -182,9 +182,9 @@ def test_xml_is_read_as_xml(body: str, content_type: str, expected: list[str], w
 def test_entities_of_a_page_never_expand() -> None:
     entities = '<!ENTITY a0 "x">' + "".join(f'<!ENTITY a{i} "{f"&a{i - 1};" * 10}">' for i in range(1, 20))
     body = f'<!DOCTYPE html [{entities}]><html xmlns="http://www.w3.org/1999/xhtml"><a href="/&a19;"/></html>'
-    started = time.perf_counter()
+    started = time.process_time()
     assert all(len(url) < 1000 for url in urls(read(body, "application/xhtml+xml")))
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
 
 
 @pytest.mark.parametrize("content_type", [None, "html", "*/*"])

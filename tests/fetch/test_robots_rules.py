@@ -299,7 +299,7 @@ def _reference(rules: list[tuple[bool, str]], target: str) -> bool:
     ],
 )
 def test_files_made_to_cost_do_not(robots: bytes, path: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     file: RobotsFile = parse_robots(robots)
     file.verdict(SITE + path, "forage")
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
