@@ -23,6 +23,8 @@ from forage.mirror.archive import GuardedArchive, archive_egress
 from forage.mirror.demo_web import captures, document_url
 from forage.mirror.fixpoint import crawl
 from forage.mirror.keys import body_path, key_hash
+from forage.mirror.ledgers import Ledgers
+from forage.mirror.lock import RootBusyError, root_lock
 from forage.mirror.loopback import LoopbackArchive, open_loopback_archive
 from forage.mirror.numbers import javascript_number
 from forage.mirror.probe import RenderReport, RequestRecord
@@ -86,6 +88,12 @@ async def test_a_crawl_of_verified_documents_needs_no_browser(tmp_path: Path) ->
         done = await forage("crawl", "--root", tmp_path, "--ledger", tmp_path)
     assert done.code == 0
     assert done.json["tally"] == {"verified-cached": 2}
+
+
+async def test_a_root_that_another_process_writes_is_one_error(tmp_path: Path) -> None:
+    Ledgers(tmp_path).prepare()
+    with root_lock(tmp_path, started="then"), pytest.raises(RootBusyError, match="since then"):
+        await forage("crawl", "--root", tmp_path, "--static-only", DEEP)
 
 
 async def test_a_dry_run_names_what_is_missing(tmp_path: Path) -> None:

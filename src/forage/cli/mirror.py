@@ -14,7 +14,7 @@ import trio
 
 from forage.cli.mirror_options import add_archive_options, load_policy, open_probe
 from forage.cli.options import quoted
-from forage.errors import BrowserError
+from forage.errors import BrowserError, ForageError
 
 if TYPE_CHECKING:
     from forage.mirror import CrawlReport, EscapePolicy, Probe, RetryTerminal
@@ -234,12 +234,12 @@ async def _documents(args: argparse.Namespace, tools: Tools) -> list[str]:
 async def _interruptible(work: Callable[[], Awaitable[CrawlReport]], err: TextIO) -> CrawlReport | None:
     """The report, or None when an interrupt came first. What was captured and stamped until then stays."""
     done: list[CrawlReport] = []
-    failed: list[BrowserError] = []
+    failed: list[ForageError] = []
 
     async def until_done() -> None:
         try:
             done.append(await work())
-        except BrowserError as exc:  # kept, because the nursery would wrap it in a group
+        except ForageError as exc:  # kept, because the nursery would wrap it in a group
             failed.append(exc)
         nursery.cancel_scope.cancel()
 
