@@ -19,18 +19,23 @@ if TYPE_CHECKING:
 __all__ = ["JsonError", "dump_compact", "dump_pretty", "is_well_formed", "load_json", "make_converter", "units", "utf16_key"]
 
 
+# json.dumps makes an encoder for each call; a digest needs several.
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_PRETTY = json.JSONEncoder(ensure_ascii=False, indent=2, allow_nan=False)
+
+
 class JsonError(ValueError):
     """The text is not JSON that the formats accept."""
 
 
 def dump_compact(value: object) -> str:
     """One line, no spaces, non-ASCII raw; what digests are computed over (encode as UTF-8)."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _COMPACT.encode(value)
 
 
 def dump_pretty(value: object) -> str:
     """Two-space indentation, no final newline; what record files hold."""
-    return json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
+    return _PRETTY.encode(value)
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -41,14 +41,16 @@ class SourceIndexes(Generic[Owner]):
         self._staging = staging
         self._stack = stack
         self._identity: OpenDirectory | None = None
-        self.capacity, _ = make_and_open(CAPACITY, source, stack)
-        self.slots = CapacityIndex(self.capacity, ceiling)
+        self._identity_is_new = False
+        # Made just now, under the lock: there is nothing in it to be read.
+        self.capacity, self.is_new = make_and_open(CAPACITY, source, stack)
+        self.slots = CapacityIndex(self.capacity, ceiling, empty=self.is_new)
 
     @property
     def identity(self) -> OpenDirectory:
         """The identity index."""
         if self._identity is None:
-            self._identity, _ = make_and_open(IDENTITY, self._source, self._stack)
+            self._identity, self._identity_is_new = make_and_open(IDENTITY, self._source, self._stack)
         return self._identity
 
     def sync(self) -> None:
@@ -59,7 +61,7 @@ class SourceIndexes(Generic[Owner]):
 
     def plan_ceiling(self) -> None:
         """Put the ceiling on record. SnapshotStoreError (ceiling-changed) when another one is."""
-        if self.slots.ceiling_is_published():
+        if not self.is_new and self.slots.ceiling_is_published():
             return
         ceiling = self._staging.write_text(self.capacity, CEILING_FILE, str(self._ceiling))
 
@@ -95,7 +97,8 @@ class SourceIndexes(Generic[Owner]):
     def plan_identity(self, identity: str, name: str, owner: Owner | None = None) -> None:
         """An entry that leads from the identity to this record; an entry that is there stays, whatever envelope it names."""
         directory, file = self.identity, f"{identity}.txt"
-        entry = None if directory.exists(file) else self._staging.write_text(directory, file, name)
+        there = not self._identity_is_new and directory.exists(file)
+        entry = None if there else self._staging.write_text(directory, file, name)
 
         def link() -> None:
             if entry is not None and entry.link(file):

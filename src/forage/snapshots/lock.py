@@ -15,11 +15,10 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from uuid import uuid4
 
 import attrs
 
-from forage._files import FileReadError, OpenDirectory, read_regular, write_all
+from forage._files import FileReadError, OpenDirectory, random_name, read_regular, write_all
 from forage.errors import StoreBusyError
 from forage.snapshots.owners import LockOwner, Writer, is_running, process_start
 
@@ -43,6 +42,7 @@ STALE_SECONDS = 60.0
 REFRESH_SECONDS = 10.0
 _MAX_LOCK_BYTES = 4096
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # How kernels and file systems say that they have no nameless files, or that /proc is not there to link them from.
 _NO_NAMELESS_FILES = frozenset([errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT, errno.EPERM, errno.EXDEV, errno.ENOSYS])
 
@@ -155,7 +155,7 @@ def _create_in_place(directory: OpenDirectory, name: str, text: str) -> os.stat_
 
 def _remove_if_unchanged(directory: OpenDirectory, name: str, judged: LockFile) -> bool:
     """Remove exactly the file that was judged: it is moved aside first, and put back when it turns out to be another."""
-    aside = f"{name}.{uuid4()}.aside"
+    aside = f"{name}.{random_name()}.aside"
     try:
         os.rename(name, aside, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
     except FileNotFoundError:
@@ -212,8 +212,16 @@ class SourceLock:
         self.broken = broken
 
     def _is_ours(self) -> bool:
-        lock = look_at(self._directory, LOCK_NAME)
-        return lock is not None and lock.same_as(LockFile(facts=self._facts, text=self._text))
+        try:
+            fd = os.open(LOCK_NAME, _LOOK, dir_fd=self._directory.fd)
+        except OSError:
+            return False
+        try:
+            facts = os.fstat(fd)
+            same = (facts.st_dev, facts.st_ino) == (self._facts.st_dev, self._facts.st_ino)
+            return same and os.read(fd, _MAX_LOCK_BYTES) == self._text.encode()
+        finally:
+            os.close(fd)
 
     def refresh(self) -> None:
         """Between steps: every `REFRESH_SECONDS`, show that the writer lives. StoreBusyError when the lock is no longer ours."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from uuid import uuid4
 
 import attrs
 
 from forage._codec import JsonError, dump_compact, load_json
+from forage._files import random_name
 from forage.snapshots.javascript import js_integer
 
 __all__ = ["LockOwner", "Writer", "is_running", "process_start", "this_machine"]
@@ -110,4 +110,4 @@ class Writer:
         pid = os.getpid()
         if self._known is None or self._known.pid != pid:
             self._known = LockOwner(machine=this_machine(), pid=pid, start=process_start(pid), token="")
-        return attrs.evolve(self._known, token=str(uuid4()))
+        return attrs.evolve(self._known, token=random_name())

@@ -39,6 +39,7 @@ class _SourcePublication:
         self._ceiling = ceiling
         self._writer = writer
         self._made = False
+        self._new = False
         self._over = False
         self._lock: SourceLock | None = None
         self._staging: Staging[Put] = Staging()
@@ -83,7 +84,9 @@ class _SourcePublication:
         """Decide on all files and write them as temporaries."""
         self._indexes = SourceIndexes(self._source, self._ceiling, self._staging, self._directories)
         self._indexes.plan_ceiling()
-        if not self._indexes.slots.is_initialized():
+        # A writer that takes the lock makes the index first: where both are ours, there is nothing to look for.
+        self._new = self._made and self._indexes.is_new
+        if self._indexes.is_new or not self._indexes.slots.is_initialized():
             self._plan_initialization()
         first: dict[str, Put] = {}
         for put in self._puts:
@@ -161,7 +164,7 @@ class _SourcePublication:
 
     def _plan_initialization(self) -> None:
         try:
-            names = record_names(self._source, self._ceiling)
+            names = [] if self._new else record_names(self._source, self._ceiling)
         except SnapshotStoreError as exc:
             if exc.reason is not StoreErrorReason.READ_LIMIT:
                 raise
@@ -172,7 +175,7 @@ class _SourcePublication:
 
     def _plan_put(self, put: Put) -> None:
         identity = identity_digest(put.snapshot)
-        if self._source.exists(put.name):
+        if not self._new and self._source.exists(put.name):
             self._staging.then(put, lambda: self._check_existing(put))
             if self._lock is not None and self._lock.broken is not None:
                 self._plan_repair(put)
@@ -200,7 +203,7 @@ class _SourcePublication:
     def _released_twin(self, put: Put) -> str | None:
         """The record of the same snapshot under its 0.3 name, if there is one."""
         name = released_record_name(put.snapshot.fetched_at, put.snapshot.body_hash)
-        if name is None or not self._source.exists(name):
+        if self._new or name is None or not self._source.exists(name):
             return None
         try:
             snapshot = SourceReader(self._source, self._source_id, self._ceiling).read(name)

@@ -82,16 +82,21 @@ def store_error(fault: FileFault) -> SnapshotStoreError:
 def open_real(path: str | Path, *, inside: OpenDirectory | None = None) -> OpenDirectory | None:
     """Open a directory of the store; None when absent, SnapshotStoreError when it is a link, a file, or cannot be opened."""
     try:
-        facts = Path(path).lstat() if inside is None else inside.lstat(str(path))
-        if facts is None:
-            return None
-        if not stat.S_ISDIR(facts.st_mode):
-            raise corrupt(StoreErrorReason.NON_REGULAR_ENTRY, "the store holds something else in the place of a directory")
         return OpenDirectory(path, inside=inside)
     except FileNotFoundError:
         return None
     except OSError as exc:
+        if _is_something_else(path, inside):
+            raise corrupt(StoreErrorReason.NON_REGULAR_ENTRY, "the store holds something else in the place of a directory") from exc
         raise read_error(StoreErrorReason.READ_FAILED) from exc
+
+
+def _is_something_else(path: str | Path, inside: OpenDirectory | None) -> bool:
+    try:
+        facts = Path(path).lstat() if inside is None else inside.lstat(str(path))
+    except OSError:
+        return False
+    return facts is not None and not stat.S_ISDIR(facts.st_mode)
 
 
 def open_source(root: Path, source_id: str) -> OpenDirectory | None:

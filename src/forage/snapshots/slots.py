@@ -43,9 +43,11 @@ def read_entry(index: OpenDirectory, name: str) -> str | None:
 class CapacityIndex:
     """The slots of one source, read as they are needed; choices made here count as taken."""
 
-    def __init__(self, directory: OpenDirectory, ceiling: int) -> None:
+    def __init__(self, directory: OpenDirectory, ceiling: int, *, empty: bool = False) -> None:
+        """``empty``: nothing is looked for on disk until a publication finds that somebody else was there."""
         self._directory = directory
         self._ceiling = ceiling
+        self._empty = empty
         self._texts: dict[int, str] = {}
 
     def ceiling_is_published(self) -> bool:
@@ -68,7 +70,7 @@ class CapacityIndex:
 
     def _text(self, number: int) -> str | None:
         known = self._texts.get(number)
-        if known is None:
+        if known is None and not self._empty:
             known = read_entry(self._directory, slot_file(number))
             if known is not None:
                 self._texts[number] = known
@@ -97,6 +99,7 @@ class CapacityIndex:
     def reserve_again(self, name: str, lost: int) -> int | None:
         """As `reserve`, after another writer took the slot that was chosen."""
         del self._texts[lost]
+        self._empty = False
         return self.reserve(name)
 
     def slot_of(self, name: str) -> int | None:
