@@ -54,7 +54,7 @@ class ScriptedAcquirer:
             failure = PageFailure(number=entry.number, url=entry.url, code="network", message="reset", depth=entry.depth)
             return Outcome(failure=failure)
         final = self.site.redirects.get(entry.url, entry.url)
-        links = tuple((Link(kind="a", url=url), url) for url in self.site.links.get(final, ()))
+        links = tuple(Link(kind="a", url=url) for url in self.site.links.get(final, ()))
         return Outcome(page=_page(entry, final), links=links, covered=() if final == entry.url else (final,))
 
     async def discover(self) -> SitemapFinds:

@@ -85,7 +85,6 @@ class _Reader:
     ) -> Outcome:
         # Sitemaps alone decide what such a crawl visits: what its pages offer is not looked at.
         found = PageLinks() if self.policy.discovery == "sitemap" else self._links(snapshot, left_for)
-        links = tuple((link, dedupe_key(link.url)) for link in found.links)
         body = snapshot.raw_bytes if snapshot.raw_bytes is not None else snapshot.body
         page = Page(
             number=entry.number,
@@ -107,7 +106,7 @@ class _Reader:
             snapshot=snapshot if self.policy.keep_bodies else None,
         )
         key = dedupe_key(snapshot.url)
-        return Outcome(page=page, links=links, covered=() if key == entry.key else (key,))
+        return Outcome(page=page, links=found.links, covered=() if key == entry.key else (key,))
 
     def _links(self, snapshot: Snapshot, left_for: Sequence[Link]) -> PageLinks:
         headers = snapshot.headers or {}

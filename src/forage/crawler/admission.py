@@ -6,12 +6,14 @@ over because one link said nofollow, or because it lay too deep, is admitted whe
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from forage.crawler.frontier import FollowContext, Frontier
 from forage.crawler.links import Link
 from forage.crawler.manifest import PageSkip, SkipReason
 from forage.crawler.policy import CrawlPolicy
 from forage.crawler.traps import TrapBudget
-from forage.crawler.urls import same_host
+from forage.crawler.urls import dedupe_key, same_host
 
 __all__ = ["Admission"]
 
@@ -47,10 +49,24 @@ class Admission:
         self._passed_over.pop(key, None)
         self._frontier.mark(key, depth)
 
-    def offer(self, link: Link, key: str, *, page_url: str, depth: int, committed: int) -> None:
-        """Admit a link at ``depth`` or keep the reason why not."""
-        if self._frontier.knows(key, depth):
-            return
+    def offer_all(self, links: Iterable[Link], *, page_url: str, depth: int, committed: int) -> None:
+        """Admit links at ``depth``, or keep the reason why not.
+
+        Most links of a page are known. Membership is asked for first, and of the URL itself, which most often is its own key.
+        """
+        knows = self._frontier.knows
+        for link in links:
+            url = link.url
+            if knows(url, depth):
+                continue
+            key = dedupe_key(url)
+            if key != url and knows(key, depth):
+                continue
+            passed_over = self._passed_over.get(key)
+            if passed_over is None or passed_over.reason is not SkipReason.OFF_SCOPE:  # the one reason that no better offer changes
+                self._offer(link, key, page_url, depth, committed)
+
+    def _offer(self, link: Link, key: str, page_url: str, depth: int, committed: int) -> None:
         verdict = self._judge(link, page_url, depth, committed)
         if isinstance(verdict, float):
             self._passed_over.pop(key, None)

@@ -108,9 +108,7 @@ class Crawl:
                 return
             if self._record is not None:
                 await self._record.keep_sitemaps(found)
-        for link in found.links:
-            key = dedupe_key(link.url)
-            self._admission.offer(link, key, page_url=self._seed_url, depth=1, committed=0)
+        self._admission.offer_all(found.links, page_url=self._seed_url, depth=1, committed=0)
         for url in found.off_scope:  # a sitemap vouches for its own host only
             self._admission.note(PageSkip(url=url, reason=SkipReason.OFF_SCOPE, depth=1), dedupe_key(url))
         self.sitemaps = SitemapCounters(documents_read=found.sitemaps_read, urls_discovered=len(found.urls))
@@ -210,8 +208,7 @@ class Crawl:
             self._admission.note(skip, dedupe_key(skip.url))
         if outcome.page is not None:
             self._applied_bytes += outcome.page.body_bytes
-            for link, key in outcome.links:
-                self._admission.offer(link, key, page_url=outcome.page.url, depth=entry.depth + 1, committed=self._order.applied)
+            self._admission.offer_all(outcome.links, page_url=outcome.page.url, depth=entry.depth + 1, committed=self._order.applied)
         if outcome.failure is not None:
             self._applied_failures += 1
         return outcome.skip is None

@@ -166,13 +166,13 @@ class Journal:
 
     def _encode(self, outcome: Outcome) -> str:
         members = self._converter.unstructure(outcome)
-        links = [[link.kind, link.url, int(link.nofollow), None if key == link.url else key] for link, key in outcome.links]
+        links = [[link.kind, link.url, int(link.nofollow)] for link in outcome.links]
         return dump_compact({**members, "links": links})
 
     def _decode(self, text: str) -> Outcome:
         try:
             members: dict[str, Any] = load_json(text)
-            links = tuple((Link(kind=k, url=u, nofollow=bool(n)), u if key is None else key) for k, u, n, key in members.pop("links"))
+            links = tuple(Link(kind=kind, url=url, nofollow=bool(nofollow)) for kind, url, nofollow in members.pop("links"))
             outcome: Outcome = self._converter.structure({**members, "links": []}, Outcome)
         except Exception as exc:  # cattrs raises groups of whatever the members raised
             raise StateError("a record is damaged") from exc

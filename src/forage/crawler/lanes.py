@@ -24,7 +24,7 @@ __all__ = ["HostHistory", "Lanes", "Outcome"]
 class Outcome:
     """What became of one entry: exactly one of page, failure and skip, and what the rest of the crawl learns from it.
 
-    ``links`` are what the page offers, each with its de-duplication key; ``covered`` are keys that need no visit of their own any more
+    ``links`` are what the page offers; ``covered`` are keys that need no visit of their own any more
     (redirect targets of a captured page); ``found_skips`` are URLs that were met on the way and left alone; ``closes_host``
     ends the host's lane with that reason.
     """
@@ -32,7 +32,7 @@ class Outcome:
     page: Page | None = None
     failure: PageFailure | None = None
     skip: PageSkip | None = None
-    links: tuple[tuple[Link, str], ...] = ()
+    links: tuple[Link, ...] = ()
     covered: tuple[str, ...] = ()
     found_skips: tuple[PageSkip, ...] = ()
     closes_host: SkipReason | None = None

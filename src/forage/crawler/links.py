@@ -9,6 +9,7 @@ scripts, pings and data attributes are never links.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import attrs
 from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode
@@ -33,10 +34,11 @@ Element = tuple[str, Mapping[str, "str | None"]]
 """Name and attributes; the link of SVG is called ``svg:a``."""
 
 
-@attrs.frozen(kw_only=True)
-class Link:
+class Link(NamedTuple):
     """A fetch URL that a page names, and how: ``a area frame refresh canonical next prev alternate feed`` (``sitemap`` for those of
-    sitemaps). ``nofollow`` only when every mention says so. ``delay`` is the wait of a refresh in seconds."""
+    sitemaps, ``navigation`` for where a rendered page tried to go). ``nofollow`` only when every mention says so. ``delay`` is the wait of
+    a refresh in seconds. A tuple, because a crawl makes more of them than of anything else.
+    """
 
     kind: str
     url: str
