@@ -25,6 +25,7 @@ import venv
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +86,6 @@ def _is_for_all(story: Mapping[str, Any]) -> bool:
 
 
 def _is_record(text: str) -> bool:
-    from ipaddress import ip_address
-
     try:
         return "%" not in text and bool(ip_address(text))
     except ValueError:
@@ -258,9 +257,6 @@ def _count(row: dict[str, Any], name: str, expect: str, reply: Mapping[str, Any]
         row["answered"].append(name)
     if reply["outcome"] != "answer" and expect == "allow":
         row["over-blocked"].append(name)
-
-
-# the command
 
 
 def inside(outside: str, folder: Path, command: Sequence[str]) -> None:
