@@ -72,7 +72,7 @@ class Journal:
         except BaseException:
             self._db.close()
             raise
-        self._converter = make_converter(omit={Page: ("snapshot",)})
+        self._converter = make_converter(omit={Page: ("snapshot",), Outcome: ("links",)})
 
     def _prepare(self) -> None:
         db = self._db
@@ -173,7 +173,7 @@ class Journal:
         try:
             members: dict[str, Any] = load_json(text)
             links = tuple(Link(kind=kind, url=url, nofollow=bool(nofollow)) for kind, url, nofollow in members.pop("links"))
-            outcome: Outcome = self._converter.structure({**members, "links": []}, Outcome)
+            outcome: Outcome = self._converter.structure(members, Outcome)
         except Exception as exc:  # cattrs raises groups of whatever the members raised
             raise StateError("a record is damaged") from exc
         return attrs.evolve(outcome, links=links)
