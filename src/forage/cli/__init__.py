@@ -20,7 +20,7 @@ from forage.errors import EgressError, ForageError, InvalidPolicyError
 
 __all__ = ["build_parser", "main"]
 
-COMMANDS = ("crawl", "fetch", "resolve", "replay", "snapshots", "manifest", "egress", "demo")
+COMMANDS = ("crawl", "fetch", "resolve", "replay", "snapshots", "manifest", "egress", "mirror", "demo")
 
 
 def build_parser() -> argparse.ArgumentParser:
