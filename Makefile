@@ -9,7 +9,7 @@ ARGS ?=
 BIN := $(VENV)/bin
 PY := $(BIN)/python
 SOURCES := src tests benchmarks tools
-SYSTEM_PACKAGES := nginx-light python3-doc strace valgrind
+SYSTEM_PACKAGES := chromium chromium-headless-shell nginx-light python3-doc strace valgrind
 # Two workers: much of the suite waits on sockets and clocks.
 PYTEST := $(PY) -m pytest
 WORKERS ?= 2

@@ -18,7 +18,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-FACES = ["forage", "forage.egress", "forage.snapshots", "forage.fetch", "forage.crawler", "forage.mirror"]
+FACES = ["forage", "forage.egress", "forage.snapshots", "forage.fetch", "forage.browser", "forage.crawler", "forage.mirror"]
 HTTP_CLIENTS = {"httpx", "httpx2", "httpcore", "anyio"}
 PARSERS = {"selectolax", "protego"}
 NETWORK = {"trio", "socket", "ssl", "dns", "httptools", "forage.egress"} | HTTP_CLIENTS

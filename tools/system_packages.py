@@ -15,6 +15,7 @@ from pathlib import Path
 # Debian package -> what shows that it is there: a program, or a pattern of files.
 KNOWN = {
     "chromium": "chromium",
+    "chromium-headless-shell": "chromium-headless-shell",
     "nginx-light": "nginx",
     "python3-doc": "/usr/share/doc/python3.*/html/index.html",
     "python3-venv": "/usr/lib/python3*/ensurepip/__init__.py",

@@ -11,6 +11,9 @@ from enum import StrEnum
 
 __all__ = [
     "BrowserError",
+    "BrowserErrorCode",
+    "BrowserLostError",
+    "BrowserMissingError",
     "CaptureError",
     "EgressCode",
     "EgressDeniedError",
@@ -244,8 +247,40 @@ class HistoryFullError(SnapshotStoreError):
         )
 
 
+class BrowserErrorCode(StrEnum):
+    """Why a browser did not do what it was asked for."""
+
+    MISSING = "browser-missing"
+    START_FAILED = "browser-start-failed"
+    LOST = "browser-lost"
+    REFUSED = "browser-refused"
+    NO_ANSWER = "browser-no-answer"
+    PAGE_GONE = "browser-page-gone"
+    NO_DOCUMENT = "browser-no-document"
+    LEFT_BEHIND = "browser-left-behind"
+    FAILED = "browser-failed"
+
+
 class BrowserError(ForageError):
-    """The browser could not be found, started or spoken to."""
+    """The browser could not be found, started or spoken to; ``code`` says which."""
+
+    def __init__(self, message: str, *, code: BrowserErrorCode = BrowserErrorCode.FAILED) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+class BrowserMissingError(BrowserError):
+    """No browser is installed, or not where it was said to be. Nothing was started."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code=BrowserErrorCode.MISSING)
+
+
+class BrowserLostError(BrowserError):
+    """The browser ended, or stopped speaking, while it was in use. A new one may be started."""
+
+    def __init__(self, message: str = "the browser has ended") -> None:
+        super().__init__(message, code=BrowserErrorCode.LOST)
 
 
 class CaptureError(ForageError):

@@ -1,0 +1,192 @@
+"""A browser that many pages share: one context and one guard for each page, and a listener that refuses everything for the rest.
+
+Owns the opening and closing of pages, which page an event of the browser belongs to, and whether the browser is still fit for new pages.
+Nothing is shared between pages: no cookies, cache, storage or workers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import trio
+
+from forage.browser.cdp import JsonObject
+from forage.browser.chromium import Chromium, open_chromium
+from forage.browser.memory import MemoryWatch
+from forage.browser.options import BrowserOptions
+from forage.browser.page import Page
+from forage.browser.page_options import PageOptions
+from forage.browser.request_log import BrowserFacts, PageOutcome
+from forage.browser.sessions import AUTO_ATTACH, HTTPS_PATTERNS
+from forage.browser.wording import text_of
+from forage.egress import ProxyEvent, deny_all, open_proxy
+from forage.errors import BrowserError, BrowserLostError
+
+__all__ = ["Browser", "open_browser"]
+
+DISPOSE_SECONDS: Final = 3.0
+_CLOSE_SECONDS: Final = 2 * DISPOSE_SECONDS
+_BYPASS_NOTHING: Final = "<-loopback>"
+_MOST_REFUSALS: Final = 1_000
+
+
+class Browser:
+    """A running browser. Pages may be opened side by side, each in a task of its own.
+
+    ``broken`` says why it takes no new pages, None while it does. ``refused`` is what it tried to reach by itself, in vain.
+    """
+
+    def __init__(self, chromium: Chromium, facts: BrowserFacts, memory: MemoryWatch, refused: deque[ProxyEvent]) -> None:
+        self._connection = chromium.connection
+        self._chromium = chromium
+        self._memory = memory
+        self._pages: dict[str, Page] = {}
+        self._naming = 0
+        self.facts = facts
+        self.broken: str | None = None
+        self.refused = refused
+        self.opened = 0
+        self._connection.route(None, self._handle)
+        self._connection.on_end = self._lost
+
+    @property
+    def pages(self) -> int:
+        """Pages that are open now."""
+        return len(self._pages)
+
+    @property
+    def group(self) -> int:
+        """Its process group."""
+        return self._chromium.group
+
+    async def contexts(self) -> int:
+        """Contexts that the browser holds, its own left out. Raises BrowserError."""
+        answer = await self._connection.call("Target.getBrowserContexts")
+        found: Any = answer.get("browserContextIds")
+        return len(found) if isinstance(found, list) else 0
+
+    def _lost(self, error: BrowserLostError) -> None:
+        self.broken = self.broken or str(error)
+        for page in self._pages.values():
+            page.end(PageOutcome.BROWSER_LOST, self._memory.why_ended() or str(error))
+
+    # events of the browser's own session
+
+    def _handle(self, method: str, params: JsonObject, session: str | None) -> None:
+        if method == "Target.attachedToTarget":
+            info: Any = params.get("targetInfo")
+            page = self._pages.get(text_of(info, "browserContextId")) if isinstance(info, dict) else None
+            if page is not None:  # anything else stays as it is: waiting
+                page.attach(text_of(params, "sessionId"), info)
+        elif method == "Target.detachedFromTarget":
+            for page in self._pages.values():
+                page.requests.end_session(text_of(params, "sessionId"))
+        elif method == "Browser.downloadWillBegin":
+            page = self._page_of(text_of(params, "frameId"))
+            if page is not None:
+                page.notes.begin_download(params)
+        elif method == "Fetch.requestPaused":
+            self._paused(params)
+
+    def _page_of(self, frame: str) -> Page | None:
+        return next((page for page in self._pages.values() if page.owns_frame(frame)), None)
+
+    def _paused(self, params: JsonObject) -> None:
+        """An https request of some page: it waits until it is answered."""
+        page = self._page_of(text_of(params, "frameId"))
+        # One of a frame that was not told of yet goes on; the guard decides about it, as about every other.
+        passes = page is None or page.paused_at_browser(params)
+        request = {"requestId": params.get("requestId")}
+        if passes:
+            self._connection.post("Fetch.continueRequest", request)
+        else:
+            self._connection.post("Fetch.failRequest", {**request, "errorReason": "BlockedByClient"})
+
+    # pages
+
+    @asynccontextmanager
+    async def open_page(self, options: PageOptions) -> AsyncIterator[Page]:
+        """A fresh page behind a guard of its own, until the block ends; then its context, guard and connections are gone.
+
+        Raises BrowserError; the browser is ``broken`` when the page could not be closed.
+        """
+        if self.broken is not None:
+            raise BrowserLostError(self.broken)
+        early: list[ProxyEvent] = []
+        page: Page | None = None
+
+        def on_event(event: ProxyEvent) -> None:
+            early.append(event) if page is None else page.decided(event)
+
+        async with open_proxy(
+            options.egress, resolver=options.resolver, dialer=options.dialer, limits=options.limits, on_event=on_event
+        ) as guard:
+            made = await self._connection.call(
+                "Target.createBrowserContext",
+                {"disposeOnDetach": True, "proxyServer": guard.url, "proxyBypassList": _BYPASS_NOTHING},
+                if_late=self._dispose_late,
+            )
+            context = text_of(made, "browserContextId")
+            page = Page(self._connection, options, context=context, why_crashed=self._memory.why_ended)
+            self._pages[context] = page
+            try:
+                await self._prepare(page, options)
+                yield page
+            finally:
+                with trio.move_on_after(_CLOSE_SECONDS, shield=True):
+                    await self._close(page, options)
+                del self._pages[page.context]
+                page.close()
+
+    async def _prepare(self, page: Page, options: PageOptions) -> None:
+        self.opened += 1
+        self._naming += options.name_https
+        post = self._connection.post
+        post("Browser.setDownloadBehavior", {"behavior": "deny", "browserContextId": page.context, "eventsEnabled": True})
+        naming = post("Fetch.enable", HTTPS_PATTERNS) if options.name_https and self._naming == 1 else None
+        created = post("Target.createTarget", {"url": "about:blank", "browserContextId": page.context})
+        if naming is not None:
+            await self._connection.answer(naming)
+        await self._connection.answer(created)
+        await page.set_up()
+
+    def _dispose_late(self, made: JsonObject) -> None:
+        """A context that nobody waits for any more."""
+        self._connection.post("Target.disposeBrowserContext", {"browserContextId": made.get("browserContextId")})
+
+    async def _close(self, page: Page, options: PageOptions) -> None:
+        self._naming -= options.name_https
+        if options.name_https and self._naming == 0:
+            self._connection.post("Fetch.disable")
+        try:
+            await self._connection.call("Target.disposeBrowserContext", {"browserContextId": page.context}, seconds=DISPOSE_SECONDS)
+        except BrowserError as exc:
+            self.broken = self.broken or f"a page could not be closed: {exc}"
+
+
+@asynccontextmanager
+async def open_browser(options: BrowserOptions | None = None) -> AsyncIterator[Browser]:
+    """Start a browser, until the block ends; then nothing of it is left: no process, profile, listener or connection.
+
+    Raises what `open_chromium` raises.
+    """
+    options = options or BrowserOptions()
+    refused: deque[ProxyEvent] = deque(maxlen=_MOST_REFUSALS)
+    async with open_proxy(deny_all(), on_event=refused.append) as nowhere, open_chromium(options, proxy=nowhere.url) as chromium:
+        version = await chromium.connection.call("Browser.getVersion")
+        facts = BrowserFacts(
+            product=text_of(version, "product"),
+            program=chromium.program.path.name,
+            kind=chromium.program.kind,
+            transport=options.transport,
+            sandbox=options.sandbox,
+            user=options.user,
+        )
+        memory = MemoryWatch(chromium.group, options.max_process_bytes)
+        chromium.nursery.start_soon(memory.run)
+        browser = Browser(chromium, facts, memory, refused)
+        await chromium.connection.call("Target.setAutoAttach", AUTO_ATTACH)
+        yield browser

@@ -1,0 +1,140 @@
+"""What is read of a page that has come to rest: its document, visible text, a picture. A page may be busy for ever, or lie.
+
+Every command has a deadline. A page that does not answer has its script ended, once; if it then still does not answer it hangs. The
+document is read by the browser's own view of it, and what runs in the page runs in a world of its own, where scripts of the page have
+changed nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any, Final, Literal
+
+from ada_url import URL
+
+from forage.browser.cdp import JsonObject
+from forage.browser.errors import CommandRefusedError, NoAnswerError
+from forage.browser.page import Page
+from forage.browser.wording import text_of
+from forage.errors import BrowserError
+
+__all__ = ["PageReader", "TooLargeError"]
+
+ANSWER_SECONDS: Final = 2.0
+_LARGE_ANSWER_SECONDS: Final = 15.0
+_TALLEST: Final = 16_384
+_ICONS: Final = "link[rel~=icon]"
+_MOST_ICONS: Final = 50
+_WORLD: Final = "forage"
+
+
+class TooLargeError(BrowserError):
+    """A document or picture above its ceiling; nothing of it was taken."""
+
+
+class PageReader:
+    """Reads one page. ``stopped`` says that its script had to be ended before it answered."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._world: int | None = None
+        self.stopped = False
+
+    async def _ask(self, method: str, params: JsonObject | None = None, *, seconds: float = ANSWER_SECONDS) -> JsonObject:
+        """A command that a busy page keeps from being answered. Raises NoAnswerError when it hangs, PageGoneError, BrowserLostError."""
+        try:
+            return await self._page.call(method, params, seconds=seconds)
+        except NoAnswerError:
+            if self.stopped:
+                raise
+        self.stopped = True
+        await self._page.call("Runtime.terminateExecution", seconds=ANSWER_SECONDS)
+        return await self._page.call(method, params, seconds=seconds)
+
+    async def _evaluate(self, expression: str, *, seconds: float = ANSWER_SECONDS) -> Any:
+        """The value of an expression in a world of our own; None when there is none."""
+        if self._world is None:
+            made = await self._ask("Page.createIsolatedWorld", {"frameId": self._page.notes.root, "worldName": _WORLD})
+            world = made.get("executionContextId")
+            self._world = world if isinstance(world, int) else None
+        params = {"expression": expression, "returnByValue": True, "contextId": self._world}
+        answer = await self._ask("Runtime.evaluate", params, seconds=seconds)
+        result: Any = answer.get("result")
+        return result.get("value") if isinstance(result, dict) else None
+
+    async def is_awake(self) -> bool:
+        """Whether the page answers at all, if need be after its script was ended."""
+        return bool(await self._evaluate("true"))
+
+    async def scroll_to_end(self) -> None:
+        await self._evaluate("scrollTo(0, 1e6)")
+
+    async def html(self, most: int) -> str:
+        """The whole document as HTML, its doctype too; no shadow trees, no frames. Raises TooLargeError above ``most`` bytes."""
+        # The length first: the text of a document of 100 MB would hold up every page of this browser.
+        length = await self._evaluate("document.documentElement ? document.documentElement.outerHTML.length : 0")
+        if not isinstance(length, int) or length > most:
+            raise TooLargeError(f"the document has more than {most} bytes")
+        root = await self._root_node()
+        answer = await self._ask("DOM.getOuterHTML", {"nodeId": root.get("nodeId")}, seconds=_LARGE_ANSWER_SECONDS)
+        html = text_of(answer, "outerHTML")
+        if len(html) > most or len(html.encode("utf-8", "surrogatepass")) > most:
+            raise TooLargeError(f"the document has more than {most} bytes")
+        return html
+
+    async def text(self, most: int) -> str:
+        """The text that can be seen. Raises TooLargeError above ``most`` characters."""
+        text = await self._evaluate(
+            f"(t => t.length > {most} ? null : t)(document.body ? document.body.innerText : '')", seconds=_LARGE_ANSWER_SECONDS
+        )
+        if not isinstance(text, str):
+            raise TooLargeError(f"the text has more than {most} characters")
+        return text
+
+    async def screenshot(self, area: Literal["viewport", "full"]) -> bytes:
+        """A PNG of what is in the window, or of the whole page up to 16384 pixels a side."""
+        params: dict[str, Any] = {"format": "png"}
+        if area == "full":
+            answer = await self._ask("Page.getLayoutMetrics")
+            size: Any = answer.get("cssContentSize")
+            width, height = (min(float(size.get(side, 1)), _TALLEST) for side in ("width", "height")) if isinstance(size, dict) else (1, 1)
+            params |= {"captureBeyondViewport": True, "clip": {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}}
+        answer = await self._ask("Page.captureScreenshot", params, seconds=_LARGE_ANSWER_SECONDS)
+        try:
+            return base64.b64decode(text_of(answer, "data"), validate=True)
+        except binascii.Error as exc:
+            raise BrowserError("the picture cannot be read") from exc
+
+    async def icons(self) -> tuple[str, ...]:
+        """URLs of the icons that the document names."""
+        root = await self._root_node()
+        base = text_of(root, "baseURL") or text_of(root, "documentURL")
+        answer = await self._ask("DOM.querySelectorAll", {"nodeId": root.get("nodeId"), "selector": _ICONS})
+        nodes: Any = answer.get("nodeIds")
+        found: list[str] = []
+        for node in nodes[:_MOST_ICONS] if isinstance(nodes, list) else ():
+            url = await self._icon(node, base)
+            if url is not None:
+                found.append(url)
+        return tuple(found)
+
+    async def _icon(self, node: object, base: str) -> str | None:
+        try:
+            answer = await self._ask("DOM.getAttributes", {"nodeId": node})
+        except CommandRefusedError:  # the page has changed meanwhile
+            return None
+        pairs: Any = answer.get("attributes")
+        attributes = dict(zip(pairs[::2], pairs[1::2], strict=False)) if isinstance(pairs, list) else {}
+        try:
+            url = URL(str(attributes["href"]), base).href
+        except (KeyError, ValueError):
+            return None
+        return url.partition("#")[0] if url.startswith(("http:", "https:")) else None
+
+    async def _root_node(self) -> JsonObject:
+        answer = await self._ask("DOM.getDocument", {"depth": 0})
+        root: Any = answer.get("root")
+        if not isinstance(root, dict):
+            raise BrowserError("the page has no document")
+        return root
