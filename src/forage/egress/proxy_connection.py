@@ -163,16 +163,12 @@ class ClientConnection:
             return "complete"
         body = await self._read_body(request, rest)
         self._account.allow_silence(self._limits.connect_seconds)
-        outcomes: list[Outcome] = []
-
-        async def carry_out() -> None:
-            outcomes.append(await self._exchange(request, judged, body))
-            nursery.cancel_scope.cancel()
-
+        outcome: Outcome = "client-lost"
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, nursery.cancel_scope)
-            nursery.start_soon(carry_out)
-        return outcomes[0] if outcomes else "client-lost"
+            outcome = await self._exchange(request, judged, body)
+            nursery.cancel_scope.cancel()  # nobody needs to watch any more
+        return outcome
 
     async def _watch(self, scope: trio.CancelScope) -> None:
         """End the exchange of a client that went away: a page that is left must not keep its requests running."""
