@@ -84,6 +84,12 @@ def test_broken_entries_are_left_out_and_the_others_stay(entries: str, expected:
     assert "sitemap-malformed" in document.warnings
 
 
+def test_feed_references_that_did_not_decode_are_left_out() -> None:
+    data = b'<?xml version="1.0" encoding="shift_jis"?><feed><entry><link href="/\x81"/></entry><entry><link href="/b"/></entry></feed>'
+    document = read(data)
+    assert (paths(document), document.warnings) == (["b"], ("sitemap-malformed",))
+
+
 def test_invalid_bytes_cost_their_entry_only() -> None:
     data = urlset(entry("a") + entry("BAD") + entry("c")).encode().replace(b"BAD", b"\xff\xfe")
     assert (paths(read(data)), read(data).warnings) == (["a", "c"], ("sitemap-malformed",))

@@ -55,15 +55,11 @@ class _DoctypeEndError(Exception):
 
 
 class _TooDeepError(Exception):
-    pass
+    """More open elements than any sitemap has."""
 
 
 class _EnoughError(Exception):
-    pass
-
-
-class _ForeignRootError(Exception):
-    """Well-formed so far, but neither sitemap nor feed."""
+    """Nothing more is to be read: a limit was reached, or this is neither sitemap nor feed."""
 
 
 class EntryReader:
@@ -109,18 +105,17 @@ class EntryReader:
         """The document ends here; an entry that is still open is not used."""
         if self.done:
             return
-        if self._parser is None or self._recovering(self._parser):
+        broken = self._parser is None
+        try:
+            if self._parser is not None:
+                self._parser.Parse(b"", True)
+        except (_DoctypeEndError, _EnoughError):
+            pass
+        except (expat.ExpatError, _TooDeepError):
+            broken = True
+        if broken:
             self._note("sitemap-malformed")
         self.done = True
-
-    def _recovering(self, parser: expat.XMLParserType) -> bool:
-        try:
-            parser.Parse(b"", True)
-        except (expat.ExpatError, _TooDeepError):
-            return True
-        except (_DoctypeEndError, _ForeignRootError, _EnoughError):
-            return False
-        return False
 
     def _parse(self, parser: expat.XMLParserType, piece: bytes, rest: bytes) -> bytes:
         """Give ``piece`` to the parser; answers what is still to be read."""
@@ -135,16 +130,20 @@ class EntryReader:
             at = self._fed - 1  # one token without end: expat would scan it again and again
         except _DoctypeEndError:
             at = max(parser.CurrentByteIndex, 0)
-            return self._restart(self._from(at + 1, before, piece) + rest)
-        except (_ForeignRootError, _EnoughError):
+            rest = self._from(at + 1, before, piece) + rest
+            self._again()
+            self._start_parser()
+            return rest
+        except _EnoughError:
             self.done = True
             return b""
         except _TooDeepError:
             at = max(parser.CurrentByteIndex, 0)
         except expat.ExpatError:
             at = max(parser.ErrorByteIndex, 0)
-        if not self.done:
-            self._break(closing=self._closed_root)
+        self._note("sitemap-malformed")
+        self._parser = None
+        self._again(closing=self._closed_root)
         return self._from(at + 1, before, piece) + rest
 
     def _from(self, at: int, before: bytes, piece: bytes) -> bytes:
@@ -152,19 +151,10 @@ class EntryReader:
         window = before + piece
         return window[max(0, at - (self._fed - len(window))) :]
 
-    def _break(self, *, closing: bool) -> None:
-        self._note("sitemap-malformed")
-        self._parser = None
+    def _again(self, *, closing: bool = False) -> None:
         self._restarts += 1
         if closing or self._restarts > MAX_RESTARTS:
             self.done = True
-
-    def _restart(self, rest: bytes) -> bytes:
-        self._restarts += 1
-        if self._restarts > MAX_RESTARTS:
-            self.done = True
-        self._start_parser()
-        return rest
 
     def _seek(self, data: bytes) -> bytes:
         """Go on at the next entry (or root, while there was none) and answer the data from there."""
@@ -204,7 +194,7 @@ class EntryReader:
 
     def _doctype(self, name: str, *_: object) -> None:
         if name.lower() == "html":
-            raise _ForeignRootError
+            raise _EnoughError
         self._note("sitemap-dtd")
 
     def _doctype_end(self) -> NoReturn:
@@ -240,7 +230,7 @@ class EntryReader:
         prefix, _, local = name.rpartition(":")
         lower = local.lower()
         if lower not in _ENTRY_NAMES:
-            raise _ForeignRootError
+            raise _EnoughError
         if self.root is None:
             if lower != local and lower != "rdf":
                 self._note("sitemap-malformed")

@@ -152,8 +152,8 @@ class _Document:
 
     def _reference(self, href: str, base: str) -> str:
         """An href of a feed, which may be relative, under its ``xml:base``."""
-        if not href:
-            return ""
+        if not href or "\ufffd" in href:
+            return href
         return canonical_url(href, canonical_url(base, self._url) if base else self._url) or href
 
     def _add(self, location: str, lastmod: str | None, references: tuple[tuple[str, str], ...] = ()) -> bool:
@@ -209,11 +209,11 @@ class _Document:
 
 
 def _references(entry: Entry, language: str) -> tuple[tuple[str, str], ...]:
-    """The language alternates of an entry."""
+    """The language alternates of an entry, those that decoded well."""
     return tuple(
         (link[language].strip(_SPACE), link["href"].strip(_SPACE))
         for link in entry.links
-        if "alternate" in link.get("rel", "").lower().split() and link.get(language) and link.get("href")
+        if "alternate" in link.get("rel", "").lower().split() and link.get(language) and "\ufffd" not in link.get("href", "\ufffd")
     )
 
 
