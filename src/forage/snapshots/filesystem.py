@@ -35,8 +35,10 @@ __all__ = ["FilesystemSnapshotStore"]
 
 T = TypeVar("T")
 
-_WRITER_THREADS = 4
-_GROUP = 16
+# Most of a put is waiting for the disk, which serves several syncs at once; a group shares what a thread costs. Together they bound the
+# open files (for each put of a group three folders and at most 8 temporaries) below the usual limit.
+_WRITER_THREADS = 8
+_GROUP = 8
 _READER_THREADS = 8
 _FIRST_PAUSE = 0.001
 _LONGEST_PAUSE = 0.05

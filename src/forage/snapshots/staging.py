@@ -16,8 +16,8 @@ __all__ = ["Staging", "staging"]
 
 Owner = TypeVar("Owner")
 
-# Temporaries that are written and not yet synced, each with an open file.
-_MOST_UNSYNCED = 32
+# Temporaries of one source that are written and not yet synced, each with an open file.
+_MOST_UNSYNCED = 8
 
 
 class Staging(Generic[Owner]):
