@@ -1,15 +1,15 @@
 """Hrefs of one document to fetch URLs (pure).
 
 A document resolves against one base, and writes the queries of its links in its own encoding (WHATWG URL, "percent-encode after
-encoding"). ada-url resolves; the one shortcut, joining an origin and an href that is a clean rooted path, is proved equal to it by
-property tests. Encoders are the inverse of the decoders of `forage.snapshots`, with the exceptions that the Encoding Standard lists.
+encoding"). ada-url resolves; hrefs of characters that it leaves alone are joined as text, which property tests prove equal to it.
+Encoders are the inverse of the decoders of `forage.snapshots`, with the exceptions that the Encoding Standard lists.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, lru_cache
 
 from ada_url import join_url
 
@@ -20,33 +20,83 @@ __all__ = ["HrefResolver", "encode_query", "resolve_base"]
 
 _PATH = r"[A-Za-z0-9_.~!$&'()*+,;=:@/-]"
 _QUERY = r"[A-Za-z0-9_.~!$&()*+,;=:@/?%-]"
-# A rooted path that every step of the parser leaves alone; dot segments are excluded by the caller.
-_CLEAN = re.compile(rf"(/(?!/){_PATH}*(?:\?{_QUERY}*)?)(?:#[\x21-\x7e]*)?")
+_FRAGMENT = r"(?:#[\x21-\x7e]*)?"
+# A path that every step of the parser leaves alone, with or without an origin before it; dot segments are excluded by the caller.
+_CLEAN = re.compile(rf"(?:(https?:)?(//[A-Za-z0-9.:\[\]-]{{1,255}}))?(/(?!/){_PATH}*(?:\?{_QUERY}*)?){_FRAGMENT}")
+# The same below the base, with the steps up to it. No colon, which could end a scheme, and more than a query or fragment.
+_CLEAN_BELOW = re.compile(rf"((?:\.\.?/)+|(?=[^?#]))((?![./]){_PATH.replace(':', '')}*(?:\?{_QUERY}*)?){_FRAGMENT}")
 _EDGES = "".join(map(chr, range(0x21)))
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_CRAWLED = frozenset(["http", "https"])
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
+@lru_cache(maxsize=1024)
+def _is_origin(text: str) -> bool:
+    """Whether the parser leaves an origin as it is: then it does so before any path."""
+    return canonical_url(f"{text}/") == f"{text}/"
+
+
 class HrefResolver:
-    """Resolves the hrefs of one document. ``too_long`` turns true once a URL above `MAX_URL_LENGTH` was dropped."""
+    """Resolves the hrefs of one document. ``too_long`` turns true once a URL above `MAX_URL_LENGTH` was dropped.
+
+    ``here`` is the fetch URL of the base itself, None where that is no crawlable one.
+    """
 
     def __init__(self, base: str, encoding: str = "utf-8") -> None:
         self._base = base
         self._encoding = encoding
-        fetch_form = canonical_url(base)
-        self._origin = None if fetch_form is None else origin_of(fetch_form)
+        self.here = _clean_url(base) or canonical_url(base)
+        self._origin = "" if self.here is None else origin_of(self.here)
+        self._scheme = self._origin.partition("/")[0]
+        self._folders: list[str] = []  # the base's, its parent, and so on
         self.too_long = False
 
     def resolve(self, href: str) -> str | None:
         """The fetch URL, or None for what is not crawlable or too long. Linear in the href."""
-        if self._origin is not None and (match := _CLEAN.fullmatch(href)) is not None and "/." not in href:
-            url: str | None = self._origin + match[1]
-        else:
+        url = self._join(href) if self._origin else None
+        if url is None:
+            scheme = _SCHEME.match(href)
+            if scheme is not None and scheme[1].lower() not in _CRAWLED:
+                return None
             url = self._parse(href)
         if url is not None and len(url) > MAX_URL_LENGTH:
             self.too_long = True
             return None
         return url
+
+    def _join(self, href: str) -> str | None:
+        """The fetch URL of a clean href, without the parser; None for any other."""
+        match = _CLEAN.fullmatch(href)
+        if match is not None:
+            scheme, authority, path = match.groups()
+            if "/." in path:
+                return None
+            if authority is None:
+                return self._origin + path
+            origin = (scheme or self._scheme) + authority
+            return origin + path if origin == self._origin or _is_origin(origin) else None
+        if not href or href[0] == "#":
+            return self.here
+        match = _CLEAN_BELOW.fullmatch(href)
+        if match is None or "/." in match[2]:
+            return None
+        return self._folder(match[1].count("../")) + match[2]
+
+    def _folder(self, steps: int) -> str:
+        """The base's folder, or one so many steps above it; the root is above itself."""
+        folders = self._folders
+        if not folders:
+            here = self.here or ""
+            path = here.partition("?")[0]
+            folders.append(path[: path.rindex("/") + 1])
+        root = len(self._origin) + 1
+        while len(folders) <= steps:
+            last = folders[-1]
+            if len(last) == root:
+                return last
+            folders.append(last[: last.rindex("/", 0, -1) + 1])
+        return folders[steps]
 
     def _parse(self, href: str) -> str | None:
         if len(href) > MAX_URL_LENGTH:
@@ -54,11 +104,20 @@ class HrefResolver:
             if len(href) > MAX_URL_LENGTH:
                 scheme = _SCHEME.match(href)
                 # Inline data is no link that was lost.
-                self.too_long |= scheme is None or scheme[1].lower() in ("http", "https")
+                self.too_long |= scheme is None or scheme[1].lower() in _CRAWLED
                 return None
         if self._encoding != "utf-8" and not href.isascii():
             href = encode_query(href, self._encoding)
         return canonical_url(href, self._base)
+
+
+def _clean_url(text: str) -> str | None:
+    """The fetch URL of a text that is one already, but for its fragment; None for any other."""
+    match = _CLEAN.fullmatch(text)
+    if match is None or match[1] is None or "/." in match[3]:
+        return None
+    origin = match[1] + match[2]
+    return origin + match[3] if _is_origin(origin) else None
 
 
 def resolve_base(href: str, page_url: str, encoding: str) -> str | None:

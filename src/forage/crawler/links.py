@@ -148,6 +148,9 @@ class _ForeignContent:
         return space
 
 
+_PLAIN: tuple[str, bool, float | None] = ("a", False, None)
+
+
 class _Collector:
     """Gathers links under one key each, and what the page says about all of them."""
 
@@ -187,8 +190,11 @@ class _Collector:
         elements = list(elements)
         base = next((a["href"] or "" for tag, a in elements if tag == "base" and "href" in a), None)
         self._use_base(base, encoding)
+        add = self._add_plain
         for tag, attributes in elements:
-            if tag in ("a", "area", "svg:a"):
+            if tag == "a" and "rel" not in attributes and "href" in attributes:
+                add(attributes["href"] or "")  # nearly all there are
+            elif tag in ("a", "area", "svg:a"):
                 self._anchor(tag, attributes)
             elif tag == "link":
                 self._link(attributes)
@@ -235,6 +241,20 @@ class _Collector:
         refresh = parse_refresh(content)
         if refresh is not None:
             self._add("refresh", refresh[1], delay=refresh[0])
+
+    def _add_plain(self, href: str) -> None:
+        """`_add` for an anchor without rel."""
+        if href in self._hrefs:
+            url = self._hrefs[href]
+        else:
+            url = self._hrefs[href] = self._resolver.resolve(href)
+        if url is None or url == self._self:
+            return
+        known = self._found.get(url)
+        if known is None and len(self._found) < MAX_LINKS:
+            self._found[url] = _PLAIN
+        elif known is None or known[1]:
+            self._add("a", href)
 
     def _add(self, kind: str, href: str, *, nofollow: bool = False, delay: float | None = None) -> None:
         try:
