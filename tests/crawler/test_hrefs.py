@@ -10,14 +10,27 @@ from forage.crawler.hrefs import HrefResolver, encode_query, resolve_base
 from forage.crawler.urls import MAX_URL_LENGTH, canonical_url
 
 BASES = ["https://site.test/dir/page.html?q=1#f", "http://u:p@site.test:8080", "https://[2001:db8::1]/", "ftp://f.test/d/", "mailto:a@b"]
+BASES += [
+    "http://site.test//a//b/",
+    "https://site.test/a/../b/.;/c?x=/y/z",
+    "https://xn--a.test/",
+    "HTTP://1.2/a b/'",
+    "http://site.test?a/b",
+]
 CLEAN = "abcXYZ0189-_.~!$&'()*+,;=:@/%?#"
+STARTS = ["/", "//", "/.", "/..", "", "/a/", "/%2e", "\\", "./", "../", "../../", "../../../../../", "./../", "..", "?", "#", "a/", "a:"]
+STARTS += ["//site.test", "//site.test/", "//site.test:8080/", "https://site.test/", "https://site.test:443/", "http://site.test:8080"]
+STARTS += ["HTTP://site.test/", "http:/", "https:", "http://u@site.test/", "//Site.test/", "http://1.2/", "http://xn--a/", "https://[::1]/"]
+STARTS += ["ftp://site.test/", "mailto:", "java\nscript:", " javascript:", "data:,", "//other.test/", "http://a..b/", "http://site.test./"]
 
 
-@given(st.sampled_from(BASES), st.text(alphabet=CLEAN, max_size=30), st.sampled_from(["/", "//", "/.", "/..", "", "/a/", "/%2e", "\\"]))
+@given(st.sampled_from(BASES), st.text(alphabet=CLEAN, max_size=30), st.sampled_from(STARTS))
 @example(BASES[0], "./b", "/a/")
 @example(BASES[0], "#\t\n x", "/a")
 @example(BASES[0], "?x='", "/a")
-def test_joining_a_clean_rooted_path_equals_the_parser(base: str, text: str, start: str) -> None:
+@example(BASES[0], "?x", "../")
+@example(BASES[0], "", "")
+def test_joining_a_clean_href_equals_the_parser(base: str, text: str, start: str) -> None:
     href = start + text
     assert HrefResolver(base).resolve(href) == canonical_url(href, base)
 
