@@ -13,7 +13,7 @@ import trio
 
 import forage
 from forage.crawler import CrawlPolicy, Page, Seed, SkipReason
-from forage.crawler.events import CrawlDone, PageCaptured
+from forage.crawler.events import CrawlDone, HostPaused, PageCaptured
 from forage.egress import EgressPolicy
 from forage.errors import InvalidPolicyError
 from forage.fetch import RenderedPage
@@ -157,6 +157,20 @@ async def test_stream_hands_out_pages_while_the_crawl_runs() -> None:
         assert isinstance(last, CrawlDone)
         assert early < 0.25 < 0.3 <= late
         assert stream.manifest is last.manifest
+
+
+async def test_a_host_that_asks_for_a_pause_is_an_event() -> None:
+    busy = Answer(steps=(b"HTTP/1.1 429 Busy\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n",), end="keep")
+    async with open_raw_server({"/": [html("/busy")], "/busy": [busy, html()]}) as server:
+        stream_of_events = forage.crawl_stream(server.origin, policy_for(server))
+        async with stream_of_events as stream:
+            events = [event async for event in stream]
+        manifest = stream.manifest
+    (pause,) = [event for event in events if isinstance(event, HostPaused)]
+    assert pause.host == server.host_header
+    assert 0.5 < pause.seconds <= 1.0
+    assert manifest is not None
+    assert len(manifest.pages) == 2
 
 
 async def test_stopping_a_stream_gives_a_whole_manifest() -> None:
