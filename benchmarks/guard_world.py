@@ -172,8 +172,8 @@ def _answer(lookup: list[str]) -> Answer:
 async def open_world(ports: Iterable[int]) -> AsyncIterator[World]:
     """Name server and web server until the block ends."""
     world = World()
-    async with trio.open_nursery() as nursery:
-        with trio.socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+    with trio.socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+        async with trio.open_nursery() as nursery:
             await datagrams.bind((NAME_SERVER, 53))
             await nursery.start(world.names.serve_udp, datagrams)
             listeners = await trio.open_tcp_listeners(53, host=NAME_SERVER)
