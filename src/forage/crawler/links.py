@@ -9,6 +9,7 @@ scripts, pings and data attributes are never links.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import attrs
@@ -18,7 +19,6 @@ from forage.crawler.hrefs import HrefResolver, resolve_base
 from forage.crawler.outline import MAX_WHOLE, outline
 from forage.crawler.relations import header_links, link_kind, parse_refresh, says_nofollow, says_nofollow_header
 from forage.crawler.sniff import Kind, Markup, read_markup
-from forage.crawler.urls import canonical_url
 from forage.crawler.xhtml import NotWellFormedError, read_elements
 from forage.fetch import product_token
 
@@ -29,6 +29,8 @@ MAX_LINKS = 50_000
 
 _MAX_ELEMENTS = 4 * MAX_LINKS  # among them duplicates and what is no link
 _TAGS = frozenset(["a", "area", "base", "frame", "iframe", "link", "meta"])
+_FOREIGN = frozenset(["svg", "math"])
+_WALKED = _TAGS | _FOREIGN
 
 Element = tuple[str, Mapping[str, "str | None"]]
 """Name and attributes; the link of SVG is called ``svg:a``."""
@@ -78,8 +80,8 @@ def extract_links(
     return collector.finish(warnings)
 
 
-def parse_html(text: str) -> LexborHTMLParser:
-    """The one way that pages are parsed here: scripting off, and without the events that only style a select."""
+def parse_html(text: str | bytes) -> LexborHTMLParser:
+    """The one way that pages are parsed here, from text or its UTF-8: scripting off, and without the events that only style a select."""
     return LexborHTMLParser(text, options=LexborDocumentOptions.WO_EVENTS)
 
 
@@ -96,6 +98,8 @@ def _elements(markup: Markup, warnings: list[str]) -> Iterable[Element]:
         text, complete = outline(text, _MAX_ELEMENTS)
         if not complete:
             warnings.append("too-many-links")
+    elif markup.utf8 is not None:
+        return _walk(parse_html(markup.utf8))
     return _walk(parse_html(text))
 
 
@@ -103,16 +107,22 @@ def _walk(parser: LexborHTMLParser) -> Iterator[Element]:
     root = parser.root
     if root is None:
         return
-    foreign = _ForeignContent() if parser.tags("svg") or parser.tags("math") else None
+    foreign: _ForeignContent | None = None  # from the first element on that may hold any
     for node in root.traverse():
         tag = node.tag
-        if tag not in _TAGS:
+        if tag not in _WALKED:
             continue
-        space = "html" if foreign is None else foreign.inside(node.parent)
-        if space == "html":
-            yield tag, node.attributes
-        elif space == "svg" and tag == "a":
-            yield "svg:a", node.attributes
+        if foreign is None:
+            if tag in _FOREIGN:
+                foreign = _ForeignContent()
+            else:
+                yield tag, node.attributes
+        elif tag in _TAGS:
+            space = foreign.inside(node.parent)
+            if space == "html":
+                yield tag, node.attributes
+            elif space == "svg" and tag == "a":
+                yield "svg:a", node.attributes
 
 
 _INTEGRATION_POINTS = {
@@ -148,7 +158,9 @@ class _ForeignContent:
         return space
 
 
-_PLAIN: tuple[str, bool, float | None] = ("a", False, None)
+@lru_cache(maxsize=16)
+def _product_token(user_agent: str) -> str:
+    return product_token(user_agent)
 
 
 class _Collector:
@@ -156,12 +168,12 @@ class _Collector:
 
     def __init__(self, page_url: str, user_agent: str | None) -> None:
         self._page_url = page_url
-        self._self = canonical_url(page_url)
-        self._agent = None if user_agent is None else product_token(user_agent)
-        self._nofollow = False
-        self._found: dict[str, tuple[str, bool, float | None]] = {}
-        self._hrefs: dict[str, str | None] = {}
         self._resolver = HrefResolver(page_url)
+        self._self = self._resolver.here
+        self._agent = None if user_agent is None else _product_token(user_agent)
+        self._nofollow = False
+        self._found: dict[str, Link] = {}
+        self._hrefs: dict[str, str | None] = {}
         self._too_long = False
         self._full = False
 
@@ -188,14 +200,17 @@ class _Collector:
 
     def read_elements(self, elements: Iterable[Element], encoding: str) -> None:
         elements = list(elements)
-        base = next((a["href"] or "" for tag, a in elements if tag == "base" and "href" in a), None)
-        self._use_base(base, encoding)
-        add = self._add_plain
+        bases = [a["href"] or "" for tag, a in elements if tag == "base" and "href" in a]
+        self._use_base(bases[0] if bases else None, encoding)
         for tag, attributes in elements:
-            if tag == "a" and "rel" not in attributes and "href" in attributes:
-                add(attributes["href"] or "")  # nearly all there are
-            elif tag in ("a", "area", "svg:a"):
-                self._anchor(tag, attributes)
+            if tag in ("a", "area"):
+                href = attributes.get("href")
+                if href is not None or "href" in attributes:
+                    self._anchor(tag, href or "", attributes.get("rel"))
+            elif tag == "svg:a":
+                name = "href" if "href" in attributes else "xlink:href"
+                if name in attributes:
+                    self._anchor("a", attributes[name] or "", attributes.get("rel"))
             elif tag == "link":
                 self._link(attributes)
             elif tag == "meta":
@@ -212,15 +227,8 @@ class _Collector:
         self._resolver = HrefResolver(url or self._page_url, encoding)
         self._hrefs.clear()
 
-    def _anchor(self, tag: str, attributes: Mapping[str, str | None]) -> None:
-        if "href" in attributes:
-            href = attributes["href"] or ""
-        elif tag == "svg:a" and "xlink:href" in attributes:
-            href = attributes["xlink:href"] or ""
-        else:
-            return
-        rel = attributes.get("rel")
-        self._add("area" if tag == "area" else "a", href, nofollow=rel is not None and "nofollow" in rel.lower().split())
+    def _anchor(self, kind: str, href: str, rel: str | None) -> None:
+        self._add(kind, href, nofollow=rel is not None and "nofollow" in rel.lower().split())
 
     def _link(self, attributes: Mapping[str, str | None]) -> None:
         href, rel = attributes.get("href"), attributes.get("rel")
@@ -242,24 +250,9 @@ class _Collector:
         if refresh is not None:
             self._add("refresh", refresh[1], delay=refresh[0])
 
-    def _add_plain(self, href: str) -> None:
-        """`_add` for an anchor without rel."""
-        if href in self._hrefs:
-            url = self._hrefs[href]
-        else:
-            url = self._hrefs[href] = self._resolver.resolve(href)
-        if url is None or url == self._self:
-            return
-        known = self._found.get(url)
-        if known is None and len(self._found) < MAX_LINKS:
-            self._found[url] = _PLAIN
-        elif known is None or known[1]:
-            self._add("a", href)
-
     def _add(self, kind: str, href: str, *, nofollow: bool = False, delay: float | None = None) -> None:
-        try:
-            url = self._hrefs[href]
-        except KeyError:
+        url = self._hrefs.get(href, "")
+        if url == "":
             url = self._hrefs[href] = self._resolver.resolve(href)
         if url is None or url == self._self:
             return
@@ -268,17 +261,16 @@ class _Collector:
             if len(self._found) >= MAX_LINKS:
                 self._full = True
                 return
-            self._found[url] = (kind, nofollow, delay)
-        elif known[1] and not nofollow:
-            self._found[url] = (known[0], False, known[2])
+            self._found[url] = Link(kind, url, nofollow, delay)
+        elif known.nofollow and not nofollow:
+            self._found[url] = known._replace(nofollow=False)
 
     def finish(self, warnings: list[str]) -> PageLinks:
         if self._too_long or self._resolver.too_long:
             warnings.append("url-too-long")
         if self._full and "too-many-links" not in warnings:
             warnings.append("too-many-links")
-        everything = self._nofollow
-        links = [
-            Link(kind=kind, url=url, nofollow=everything or nofollow, delay=delay) for url, (kind, nofollow, delay) in self._found.items()
-        ]
-        return PageLinks(links=tuple(links), warnings=tuple(warnings))
+        links = tuple(self._found.values())
+        if self._nofollow:
+            links = tuple([link._replace(nofollow=True) for link in links])
+        return PageLinks(links=links, warnings=tuple(warnings))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import re
 from enum import StrEnum
+from functools import lru_cache
 
 import attrs
 
@@ -22,6 +23,7 @@ MAX_MARKUP_BYTES = 8 * 1024 * 1024
 
 PRESCAN_BYTES = 1024
 LATE_PRESCAN_BYTES = 64 * 1024
+_LONGEST_TYPE = 256
 
 _WORD = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # RFC 9110 section 5.6.2
 _ESSENCE = re.compile(rf"[\t\n\r ]*({_WORD}/{_WORD})[\t\n\r ]*(?:;|\Z)")
@@ -49,11 +51,15 @@ class Kind(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class Markup:
-    """``text`` to parse as ``kind``; ``encoding`` is the WHATWG name that queries of its links are written in."""
+    """``text`` to parse as ``kind``; ``encoding`` is the WHATWG name that queries of its links are written in.
+
+    ``utf8`` is the text as UTF-8 where the body was just that.
+    """
 
     kind: Kind
     text: str = attrs.field(repr=lambda text: f"<str of {len(text)}>")
     encoding: str
+    utf8: bytes | None = attrs.field(default=None, repr=False)
     warnings: tuple[str, ...] = ()
 
 
@@ -66,9 +72,25 @@ def media_type(content_type: str | None) -> str | None:
     return None
 
 
-def _declared_kind(content_type: str | None) -> Kind | None:
-    """None: not markup. A missing, unknown or malformed type is HTML until the body is looked at."""
+@attrs.frozen
+class _Declared:
+    """What a Content-Type says: the kind, None for what is no markup; whether it names a type at all; the encoding's WHATWG name."""
+
+    kind: Kind | None
+    labelled: bool
+    encoding: str | None
+
+
+def _read_type(content_type: str | None) -> _Declared:
     media = media_type(content_type)
+    return _Declared(_declared_kind(media), media is not None and media not in _UNKNOWN, _known(_header_charset(content_type)))
+
+
+_read_known_type = lru_cache(maxsize=256)(_read_type)
+
+
+def _declared_kind(media: str | None) -> Kind | None:
+    """None: not markup. A missing, unknown or malformed type is HTML until the body is looked at."""
     if media is None or media in _UNKNOWN or media == "text/html":
         return Kind.HTML
     if media == "application/xhtml+xml":
@@ -81,7 +103,9 @@ def read_markup(body: bytes | str, content_type: str | None) -> Markup | tuple[s
 
     A ``str`` body is taken as decoded (UTF-8 for queries), a rendered page for one.
     """
-    kind = _declared_kind(content_type)
+    # A site has few types, which are short; others must not fill the memory.
+    declared = (_read_known_type if content_type is None or len(content_type) <= _LONGEST_TYPE else _read_type)(content_type)
+    kind = declared.kind
     if kind is None:
         return ()
     warnings: list[str] = []
@@ -89,46 +113,50 @@ def read_markup(body: bytes | str, content_type: str | None) -> Markup | tuple[s
         body = body[:MAX_MARKUP_BYTES]
         warnings.append("html-truncated")
     head = body[:64] if isinstance(body, bytes) else body[:64].encode("latin-1", "replace")
-    labelled = media_type(content_type) not in (None, *_UNKNOWN)
     if _BINARY.match(head) is not None:
-        return ("content-type-mismatch",) if labelled else ()
+        return ("content-type-mismatch",) if declared.labelled else ()
     if isinstance(body, str):
-        text, encoding = body.removeprefix("\ufeff"), "utf-8"
+        text, encoding, utf8 = body.removeprefix("\ufeff"), "utf-8", None
     else:
-        text, encoding = _decode(body, content_type, truncated=bool(warnings))
-    if not labelled:
+        text, encoding, utf8 = _decode(body, declared.encoding, truncated=bool(warnings))
+    if not declared.labelled:
         start = text[:PRESCAN_BYTES].lstrip(_SPACE)
         if _MARKUP_START.match(start) is None:
             return ()
         if start.startswith("<?xml"):
             kind = Kind.XHTML
-    return Markup(kind=kind, text=text, encoding=encoding, warnings=tuple(warnings))
+    return Markup(kind=kind, text=text, encoding=encoding, utf8=utf8, warnings=tuple(warnings))
 
 
-def _decode(body: bytes, content_type: str | None, *, truncated: bool) -> tuple[str, str]:
-    """Text and the name of its encoding, by the first evidence there is."""
+_Decoded = tuple[str, str, "bytes | None"]
+
+
+def _decode(body: bytes, declared: str | None, *, truncated: bool) -> _Decoded:
+    """Text and the name of its encoding, by the first evidence there is; and the bytes, where they are the text's UTF-8."""
     for mark, encoding in _BOMS:
         if body.startswith(mark):
             return _decode_as(body, encoding)
-    name = _known(_header_charset(content_type)) or _declared(body[:PRESCAN_BYTES])
+    name = declared or _declared(body[:PRESCAN_BYTES])
     if name is not None:
         return _decode_as(body, name)
     try:
-        return body.decode("utf-8"), "utf-8"
+        return body.decode("utf-8"), "utf-8", body
     except UnicodeDecodeError as exc:
         if truncated and exc.start >= len(body) - 3 and exc.reason == "unexpected end of data":
-            return body[: exc.start].decode("utf-8"), "utf-8"
+            return body[: exc.start].decode("utf-8"), "utf-8", None
     # A browser honours a meta that its parser meets later, too, by starting over.
     return _decode_as(body, _declared(body[:LATE_PRESCAN_BYTES]) or "windows-1252")
 
 
-def _decode_as(body: bytes, name: str) -> tuple[str, str]:
+def _decode_as(body: bytes, name: str) -> _Decoded:
     if name == "utf-8":
         try:
-            return body.decode("utf-8").removeprefix("\ufeff"), name
+            text = body.decode("utf-8")
         except UnicodeDecodeError:
             pass
-    return decode_text_body(body, name).text, name
+        else:
+            return (text[1:], name, None) if text.startswith("\ufeff") else (text, name, body)
+    return decode_text_body(body, name).text, name, None
 
 
 def _header_charset(content_type: str | None) -> str | None:
