@@ -241,7 +241,7 @@ def test_doubling_a_hostile_page_at_most_doubles_the_time(unit: str) -> None:
         return best
 
     small, large = seconds(50_000), seconds(200_000)
-    assert large < 0.05 or large / small < 12  # 4 is linear, 16 quadratic
+    assert large < 0.2 or large / small < 12  # 4 is linear, 16 quadratic
 
 
 @given(
