@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from ada_url import idna_to_unicode
+
 from forage.errors import EgressCode, EgressDeniedError
 
 __all__ = ["check_host", "without_root_dot"]
@@ -66,7 +68,4 @@ def check_host(host: str) -> None:
 
 def _decodes(label: str) -> bool:
     """Whether an ``xn--`` label stands for a name that plain ASCII cannot write; URL parsers differ on those that do not."""
-    try:
-        return not label[4:].encode("ascii").decode("punycode").isascii()
-    except (UnicodeError, OverflowError, ValueError):
-        return False
+    return not idna_to_unicode(label).isascii()
