@@ -63,7 +63,9 @@ def main() -> None:
     manifests = trio.run(run, args)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     pages = sum(len(m.pages) for m in manifests)
-    print(json.dumps({"pages": pages, "seconds": round(wall, 4), "cpu": round(cpu, 4), "failures": sum(len(m.failures) for m in manifests)}))
+    print(
+        json.dumps({"pages": pages, "seconds": round(wall, 4), "cpu": round(cpu, 4), "failures": sum(len(m.failures) for m in manifests)})
+    )
 
 
 if __name__ == "__main__":
