@@ -55,6 +55,12 @@ def test_every_public_name_of_a_face_resolves(face: str) -> None:
     """)
 
 
+def test_the_layers_are_there_after_a_plain_import() -> None:
+    loaded = loaded_by("import forage; forage.egress.EgressPolicy(); forage.errors.ForageError")
+    assert "forage.egress" in loaded
+    assert "forage.snapshots" not in loaded
+
+
 @pytest.mark.parametrize("face", FACES)
 def test_an_unknown_name_of_a_face_is_an_attribute_error(face: str) -> None:
     loaded_by(f"""if True:

@@ -11,6 +11,14 @@ from typing import TYPE_CHECKING
 from forage._lazy import lazy_face
 
 if TYPE_CHECKING:
+    from forage import browser as browser
+    from forage import crawler as crawler
+    from forage import egress as egress
+    from forage import errors as errors
+    from forage import fetch as fetch
+    from forage import mirror as mirror
+    from forage import snapshots as snapshots
+    from forage import testing as testing
     from forage.crawler import CrawlManifest as CrawlManifest
     from forage.crawler import CrawlPolicy as CrawlPolicy
     from forage.crawler import Page as Page
@@ -65,4 +73,6 @@ _FACES = {
     ),
 }
 
-__getattr__, __dir__, __all__ = lazy_face(__name__, {name: face for face, names in _FACES.items() for name in names.split()})
+_MODULES = ("browser", "crawler", "egress", "errors", "fetch", "mirror", "snapshots", "testing")
+
+__getattr__, __dir__, __all__ = lazy_face(__name__, {name: face for face, names in _FACES.items() for name in names.split()}, _MODULES)

@@ -262,6 +262,13 @@ async def test_replay_without_a_store_says_so() -> None:
     assert caught.value.field == "store"
 
 
+@pytest.mark.parametrize("store", ["kept", Path("kept"), 7, {}])
+async def test_store_that_is_none_is_refused_before_anything_is_asked(store: object) -> None:
+    with pytest.raises(InvalidPolicyError) as caught:
+        await forage.crawl("http://127.0.0.1:1/", store=store)  # type: ignore[arg-type]  # the error is the point
+    assert caught.value.field == "store"
+
+
 async def test_store_whose_path_is_a_file_costs_warnings_not_pages(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("not a folder")

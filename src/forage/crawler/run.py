@@ -36,6 +36,7 @@ __all__ = ["CrawlTools", "Seams", "check_seed", "open_tools", "run_crawl", "unwr
 Emit = Callable[[CrawlEvent], Awaitable[None]]
 
 _PAUSES = frozenset({WaitReason.PAUSE, WaitReason.RETRY})
+_LONGEST_PAUSE = timedelta(days=3650)  # of those that the state file keeps: a server may ask for more than the calendar has
 
 
 @attrs.frozen(kw_only=True)
@@ -63,6 +64,8 @@ def check_seed(seed: Seed | str, policy: CrawlPolicy, store: SnapshotStore | Non
         raise InvalidPolicyError("seed", "a URL as text or a Seed", got=seed)
     if not isinstance(policy, CrawlPolicy):
         raise InvalidPolicyError("policy", "a CrawlPolicy", got=policy)
+    if store is not None and not all(callable(getattr(store, name, None)) for name in ("put", "latest", "get", "list")):
+        raise InvalidPolicyError("store", "a snapshot store, such as FilesystemSnapshotStore(path)", got=store)
     if policy.mode == "replay" and store is None:
         raise InvalidPolicyError("store", "the store to replay from, when mode is 'replay'")
     return seed
@@ -116,7 +119,7 @@ class CrawlTools:
     def on_pause(self, host: str, seconds: float) -> None:
         """The fetcher's word that a host asked to be left alone."""
         if self.journal is not None:
-            self.journal.pause(host, self.seams.utc_now() + timedelta(seconds=seconds))
+            self.journal.pause(host, self.seams.utc_now() + timedelta(seconds=min(seconds, _LONGEST_PAUSE.total_seconds())))
 
 
 @asynccontextmanager
