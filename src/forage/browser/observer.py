@@ -7,6 +7,7 @@ hostile.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -85,6 +86,7 @@ class RequestObserver:
         self.hops: list[Hop] = []
         self._latest: dict[str, Hop] = {}
         self._in_flight: dict[str, str] = {}
+        self._arrived: Counter[tuple[str, str]] = Counter()
         self.overflow = False
         self._take: dict[str, Callable[[JsonObject, str, str], None]] = {
             "Network.requestWillBeSent": self._sent,
@@ -118,6 +120,15 @@ class RequestObserver:
 
     def of(self, request_id: str) -> Iterator[Hop]:
         return (hop for hop in self.hops if hop.request_id == request_id)
+
+    def arrived(self, method: str, url: str) -> None:
+        """The guard has passed on a whole answer. The browser tells of the end of a fetch once the page has read it, so maybe never."""
+        awaited = (self._latest.get(request) for request in self._in_flight)
+        hop = next((hop for hop in awaited if hop is not None and (hop.method, hop.url) == (method, url)), None)
+        if hop is None:
+            self._arrived[method, url] += 1
+        else:
+            del self._in_flight[hop.request_id]
 
     def end_session(self, session: str) -> None:
         """A frame or worker is gone: nothing more will be heard of what it was waiting for."""
@@ -159,7 +170,9 @@ class RequestObserver:
         hop.resource_type = text_of(params, "type") or (None if previous is None else previous.resource_type)
         hop.initiator = initiator_of(params.get("initiator"))
         hop.started, hop.started_at = clock_of(params), instant(clock_of(params, "wallTime"))
-        if hop.resource_type not in _NEVER_AWAITED:
+        if self._arrived[method, url]:
+            self._arrived[method, url] -= 1  # the two logs are not heard in step
+        elif hop.resource_type not in _NEVER_AWAITED:
             self._in_flight[request_id] = session
 
     def _from_memory(self, params: JsonObject, kind: str, session: str) -> None:

@@ -240,6 +240,9 @@ class Page:
             self.end(PageOutcome.EGRESS_LIMIT, "more requests at the guard than are kept")
             return
         self.decisions.append(event)
+        if event.event == "end" and event.outcome == "complete" and event.method != "CONNECT":
+            self.requests.arrived(event.method, event.url)
+            self._update_idle()
         if event.code == "LIMIT" or event.outcome == "limit":
             self.end(PageOutcome.EGRESS_LIMIT, f"it used up what it may use ({event.rule or 'limit'})")
 
