@@ -70,7 +70,7 @@ def test_wrong_seed_url_names_the_field(url: Any) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("headers", {"a": 1}), ("headers", [("a", "b")]), ("id", " "), ("render", "sometimes"), ("max_response_bytes", 0)],
+    [("headers", {"a": 1}), ("headers", [("a", "b")]), ("id", " "), ("id", "a\ud800"), ("render", "sometimes"), ("max_response_bytes", 0)],
 )
 def test_wrong_seed_option_is_refused(field: str, value: Any) -> None:
     with pytest.raises(InvalidPolicyError):

@@ -179,3 +179,14 @@ async def test_seed_given_twice_is_refused() -> None:
     with pytest.raises(InvalidPolicyError):
         async with crawl_many(["https://site.test", "https://site.test/"]):
             pass
+
+
+@pytest.mark.parametrize("wish", ["999999999999", "999999999999999999", "Fri, 31 Dec 9999 23:59:59 -2359"])
+async def test_wish_for_a_pause_beyond_the_calendar_does_not_end_a_crawl_that_keeps_a_state(tmp_path: Path, wish: str) -> None:
+    busy = page(b"", status="429 Too Many Requests", headers=[("Retry-After", wish)])
+    async with open_raw_server({"/": [page(b'<a href="/busy">x</a>', headers=HTML)], "/busy": [busy]}) as server:
+        manifest = await crawl(server.origin, policy_for(server, retries=0), state=tmp_path / "state")
+        assert len(manifest.pages) == 1
+        assert manifest.counts.seen == 2
+        again = await crawl(server.origin, policy_for(server, retries=0), state=tmp_path / "state")
+        assert again.counts == manifest.counts

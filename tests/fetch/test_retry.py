@@ -50,6 +50,14 @@ def test_what_is_neither_is_no_wish(value: str | None) -> None:
     assert read_retry_after(value, date=None, now=NOW) is None
 
 
+@pytest.mark.parametrize("moment", ["Fri, 31 Dec 9999 23:59:59 -2359", "Fri, 31 Dec 9999 23:00:00 -0200"])
+def test_date_that_utc_has_no_name_for_is_no_wish_and_no_exception(moment: str) -> None:
+    assert read_retry_after(moment, date=None, now=NOW) is None
+    found = read_retry_after(http(30), date=moment, now=NOW)
+    assert found is not None
+    assert found.seconds == 30.0
+
+
 @given(st.text(max_size=80), st.text(max_size=80))
 def test_any_text_is_read(value: str, date: str) -> None:
     found = read_retry_after(value, date=date, now=NOW)

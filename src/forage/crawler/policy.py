@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import ada_url
 import attrs
 
+from forage._codec import is_well_formed
 from forage.egress import EgressPolicy
 from forage.errors import InvalidPolicyError
 
@@ -114,8 +115,8 @@ def _seed_url(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
 
 
 def _seed_id(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if value is not None and (not isinstance(value, str) or not value.strip()):
-        raise InvalidPolicyError("seed.id", "None or text that is not blank", got=value)
+    if value is not None and (not isinstance(value, str) or not value.strip() or not is_well_formed(value)):
+        raise InvalidPolicyError("seed.id", "None or text that is not blank and holds no lone surrogate", got=value)
 
 
 @attrs.frozen(kw_only=True)

@@ -55,9 +55,10 @@ def _http_date(text: str) -> datetime | None:
         return None
     try:
         moment = parsedate_to_datetime(text)
+        # The last day of the year 9999 in a zone of its own has no name in UTC: a server's text must not end a crawl.
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError, IndexError, TypeError):
         return None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def backoff_seconds(attempt: int, random: Callable[[], float]) -> float:
