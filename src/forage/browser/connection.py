@@ -55,6 +55,8 @@ class CdpConnection:
                     self._running.cancel()
         finally:
             self._end(error)
+            with trio.CancelScope(shield=True):
+                await self._transport.aclose()
 
     def _end(self, error: BrowserLostError) -> None:
         self._running.cancel()
