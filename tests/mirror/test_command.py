@@ -78,7 +78,7 @@ async def test_a_static_crawl_prints_its_summary_and_says_that_nothing_is_verifi
 
 
 async def test_a_crawl_without_browser_has_its_own_exit_code_and_hint(tmp_path: Path) -> None:
-    done = await forage("crawl", "--root", tmp_path, document_url("deep"))
+    done = await forage("crawl", "--root", tmp_path, "--browser-cmd", "no-such-browser", document_url("deep"))
     assert (done.code, done.out) == (10, "")
     assert "--static-only" in done.err
 

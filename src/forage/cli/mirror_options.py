@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import attrs
 
 from forage.errors import InvalidPolicyError
 
 if TYPE_CHECKING:
-    from forage.mirror import EscapePolicy, Probe
+    from forage.browser import BrowserOptions, Viewport
+    from forage.mirror import BrowserProbe, EscapePolicy
 
-__all__ = ["add_archive_options", "load_policy", "open_probe"]
+__all__ = ["BrowserFlags", "add_archive_options", "add_browser_options", "browser_flags", "load_policy", "open_probe"]
+
+_VIEWPORT = re.compile(r"([0-9]{1,5})x([0-9]{1,5})(?:@([0-9]{1,2}(?:\.[0-9]{1,2})?))?", re.ASCII)
+_UNPRIVILEGED = "nobody"
 
 
 def add_archive_options(parser: argparse.ArgumentParser) -> None:
@@ -20,9 +28,65 @@ def add_archive_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--contact", default="forage-crawl", metavar="TEXT", help="how the archive can reach you; part of the user agent")
 
 
-def open_probe(_: str | None) -> Probe | None:
-    """The browser that renders documents; None where there is none."""
-    return None
+def add_browser_options(parser: argparse.ArgumentParser) -> None:
+    """Which browser renders, how it is contained, and how a page is watched."""
+    group = parser.add_argument_group("browser")
+    group.add_argument("--browser-cmd", metavar="PROGRAM", help="the browser to use (default: Chromium, full if it is installed)")
+    group.add_argument("--browser-user", metavar="NAME", help="account under which root runs the browser (default nobody)")
+    group.add_argument("--no-sandbox", action="store_true", help="give up the browser's own sandbox; shows in stamps")
+    group.add_argument("--viewport", action="append", default=[], metavar="WxH[@SCALE]", help="render at this size; again for more sizes")
+    group.add_argument("--min-wait", type=float, default=4.0, metavar="S", help="seconds a page is watched at least (default 4)")
+
+
+@attrs.frozen(kw_only=True)
+class BrowserFlags:
+    """The browser flags of a command line. ``min_wait`` in seconds."""
+
+    program: str | None = None
+    user: str | None = None
+    sandbox: bool = True
+    viewports: tuple[str, ...] = ()
+    min_wait: float = 4.0
+
+    def options(self) -> BrowserOptions:
+        """How the browser is started. Root cannot have its sandbox, so it is run under another account. Raises InvalidPolicyError."""
+        from forage.browser import BrowserOptions
+
+        user = self.user or (_UNPRIVILEGED if self.sandbox and os.geteuid() == 0 else None)
+        return BrowserOptions(program=self.program, prefer="full", user=user, sandbox=self.sandbox)
+
+    def sizes(self) -> tuple[Viewport, ...]:
+        """The viewports, one by default. Raises InvalidPolicyError."""
+        from forage.browser import Viewport
+
+        return tuple(map(_viewport, self.viewports)) or (Viewport(),)
+
+
+def _viewport(text: str) -> Viewport:
+    from forage.browser import Viewport
+
+    found = _VIEWPORT.fullmatch(text)
+    if found is None:
+        raise InvalidPolicyError("--viewport", "a size like 1280x800 or 390x844@2", got=text)
+    return Viewport(width=int(found[1]), height=int(found[2]), scale=float(found[3] or 1))
+
+
+def browser_flags(args: argparse.Namespace) -> BrowserFlags:
+    """The flags of `add_browser_options`."""
+    return BrowserFlags(
+        program=args.browser_cmd,
+        user=args.browser_user,
+        sandbox=not args.no_sandbox,
+        viewports=tuple(args.viewport),
+        min_wait=args.min_wait,
+    )
+
+
+def open_probe(flags: BrowserFlags) -> BrowserProbe:
+    """What renders documents; nothing is started, and whether the program is there is not looked at. Raises InvalidPolicyError."""
+    from forage.mirror import BrowserProbe
+
+    return BrowserProbe(flags.options(), viewports=flags.sizes(), min_wait=flags.min_wait)
 
 
 def load_policy(path: Path | None) -> EscapePolicy:

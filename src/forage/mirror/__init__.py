@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from forage.mirror.keys import capture_key as capture_key
     from forage.mirror.keys import parse_wayback_path as parse_wayback_path
     from forage.mirror.keys import parse_wayback_url as parse_wayback_url
+    from forage.mirror.live_probe import BrowserProbe as BrowserProbe
     from forage.mirror.localize import RULE_VERSION as RULE_VERSION
     from forage.mirror.policy import EscapePolicy as EscapePolicy
     from forage.mirror.policy import compile_policy as compile_policy
@@ -48,6 +49,7 @@ __getattr__, __dir__, __all__ = lazy_face(
         "RULE_VERSION": "forage.mirror.localize",
         "ArchiveReply": "forage.mirror.archive",
         "ArchiveRequestError": "forage.mirror.archive",
+        "BrowserProbe": "forage.mirror.live_probe",
         "CacheRoot": "forage.mirror.cache",
         "CrawlReport": "forage.mirror.results",
         "CspFinding": "forage.mirror.probe",

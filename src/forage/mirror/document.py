@@ -88,11 +88,10 @@ class DocumentCrawl:
             if found.corrupt:
                 return await self._give_up(DocumentStatus.CORRUPT, {"corrupt": list(found.corrupt)}, seen)
             if not found.served:
-                return await self._give_up(DocumentStatus.PROBE_ERROR, {}, seen)
+                return await self._probe_error(seen)
             await self._keep_har(seen)
             if not found.worklist and not found.stale:
-                reason = found.reason
-                return await (self._verified(seen) if reason is None else self._flaky(reason, seen))
+                return await self._judged(found.reason, seen)
             if self._iterations >= self._shared.max_iterations:
                 return await self._unconverged(seen)
             await self._next_round(found)
@@ -121,6 +120,15 @@ class DocumentCrawl:
         rows = () if document is None else document.dynamic_rows
         keys = [row["key"] for row in rows if isinstance(row, Mapping) and isinstance(row.get("key"), str)]
         return [key for key in dict.fromkeys(keys) if is_mirrorable_key(key)]
+
+    async def _judged(self, reason: Reason | None, seen: Examination) -> DocumentResult:
+        if reason is None:
+            return await self._verified(seen)
+        return await (self._probe_error(seen) if reason is Reason.PROBE_ERROR else self._flaky(reason, seen))
+
+    async def _probe_error(self, seen: Examination) -> DocumentResult:
+        why = seen.assessment.unproved
+        return await self._give_up(DocumentStatus.PROBE_ERROR, {} if why is None else {"error": why}, seen)
 
     async def _verified(self, seen: Examination) -> DocumentResult:
         found = seen.assessment

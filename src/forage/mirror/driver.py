@@ -79,7 +79,9 @@ class ProbeDriver:
             classify_request(record.url, record.resource_type, origin=origin, held=corpus, policy=self._policy)
             for record in report.requests
         ]
-        served = log if log is not None else await self._ask(site, sightings)
+        # Of what the page was not given by the server (a script's records, icons that a program does not fetch) the server is asked now.
+        asked = set() if log is None else {row.target for row in log} | {document_path(key)}
+        served = [*(log or ()), *await self._ask(site, [s for s in sightings if url_target(s.url) not in asked])]
         document = await self._read(self._root, key)
         if document is None:
             raise CaptureError("the document has no sidecar")
@@ -114,7 +116,7 @@ class ProbeDriver:
         return report, url_origin(server.url), None if server.log is None else list(server.log)
 
     async def _ask(self, site: Site, sightings: Sequence[Sighting]) -> list[Served]:
-        """What the mirror answers at this moment for the local URLs of a scripted render."""
+        """What the mirror answers at this moment for these of its URLs."""
         served = []
         for target in dict.fromkeys(url_target(sighting.url) for sighting in sightings if sighting.local):
             answer = await trio.to_thread.run_sync(site.answer, "GET", target)

@@ -44,12 +44,14 @@ class Reason(StrEnum):
 class Assessment:
     """One render, judged.
 
-    ``served``: the document's own request was answered with its stored bytes. ``worklist`` is new work; ``unresolved`` are recorded
+    ``served``: the document's own request was answered with its stored bytes. ``unproved`` says why the render proves less than it shows,
+    or nothing. ``worklist`` is new work; ``unresolved`` are recorded
     children and ``incomplete`` static requisites without sidecar; ``stale`` are captures that arrived too late for this render;
     ``terminal`` are archive URLs of captures known to have no bytes, reported only.
     """
 
     served: bool
+    unproved: str | None = None
     sightings: tuple[Sighting, ...]
     findings: Findings
     corrupt: tuple[str, ...] = ()
@@ -78,7 +80,7 @@ class Assessment:
         """The first reason that holds, None for a clean render. New work is not a reason: it is to be done."""
         checks = [
             (Reason.CORRUPT, self.corrupt),
-            (Reason.PROBE_ERROR, not self.served),
+            (Reason.PROBE_ERROR, not self.served or self.unproved),
             (Reason.CSP_RESIDUAL, self.csp),
             (Reason.UNEXPECTED_ARCHIVE_REQUEST, self.findings.chrome + self.findings.unparseable),
             (Reason.UNLOCALIZED, self.unlocalized),
@@ -135,9 +137,10 @@ def assess(
     findings = gather(sightings, first_seen)
     unlocalized, stale, terminal = _held_abroad(findings, holdings)
     known = set(recorded)
-    csp, sanctioned = _csp(csp_findings(report), sightings, policy)
+    csp, sanctioned = _csp(csp_findings(report), sightings, report.navigations, policy)
     return Assessment(
-        served=document_served(key, report, served, logged=logged),
+        served=report.failure is None and document_served(key, report, served, logged=logged),
+        unproved=report.failure or report.unsettled,
         sightings=tuple(sightings),
         findings=findings,
         corrupt=tuple(dict.fromkeys(row.key for row in served if row.outcome is Outcome.CORRUPT and row.key is not None)),
@@ -181,9 +184,12 @@ def csp_findings(report: RenderReport) -> tuple[CspFinding, ...]:
     return report.csp + tuple(CspFinding(message=line, url=quoted_url(line)) for line in lines)
 
 
-def _csp(found: Iterable[CspFinding], sightings: Sequence[Sighting], policy: EscapePolicy) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Violations that count, and those that the policy sanctions. One whose URL is a finding already is the same finding."""
-    explained = {sighting.url.partition("#")[0] for sighting in sightings if sighting.kind not in _UNEXPLAINING}
+def _csp(
+    found: Iterable[CspFinding], sightings: Sequence[Sighting], navigations: Iterable[str], policy: EscapePolicy
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Violations that count, and those that the policy sanctions. One whose URL is told of already is the same finding."""
+    told = [*(sighting.url for sighting in sightings if sighting.kind not in _UNEXPLAINING), *navigations]
+    explained = {url.partition("#")[0] for url in told}
     origins = {"/".join(url.split("/", 3)[:3]) for url in explained}
     counted: list[str] = []
     sanctioned: list[str] = []

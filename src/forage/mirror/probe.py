@@ -53,6 +53,9 @@ class RenderReport:
 
     ``console`` are scripted lines to be filtered for violations; a real probe reports ``csp`` from the browser's own events instead.
     ``navigations`` are attempts of the page to leave, refused. ``browser`` and ``viewport`` go into the stamp.
+
+    ``failure`` says why there is nothing to be judged: the page crashed, hangs, was not shown. ``unsettled`` says why more might have been
+    asked for than was seen: what was counts, but such a render is never clean.
     """
 
     requests: tuple[RequestRecord, ...] = ()
@@ -61,6 +64,8 @@ class RenderReport:
     navigations: tuple[str, ...] = ()
     browser: str | None = None
     viewport: str | None = None
+    failure: str | None = None
+    unsettled: str | None = None
 
 
 class ProbeSession(Protocol):

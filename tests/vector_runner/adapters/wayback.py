@@ -19,6 +19,7 @@ import attrs
 from forage._codec import load_json
 from forage.cli import mirror as mirror_command
 from forage.cli.mirror import Tools
+from forage.cli.mirror_options import BrowserFlags
 from forage.errors import BrowserError, CaptureError, ForageError, InvalidPolicyError
 from forage.mirror import keys
 from forage.mirror.archive import Archive, ArchiveReply, ArchiveRequestError
@@ -777,8 +778,8 @@ class Engine:
         self._timeout = timeout
         yield None
 
-    def open_probe(self, command: str | None) -> None:
-        self._browser = command
+    def open_probe(self, flags: BrowserFlags) -> None:
+        self._browser = flags.program
 
 
 def call_differs(engine: Engine, given: dict[str, Any], expected: dict[str, Any] | None) -> str | None:
