@@ -74,7 +74,10 @@ Responder = Callable[[RawRequest], Answer]
 
 
 class RawServer:
-    """A running server. ``requests`` in order of arrival; ``connections`` counts those accepted."""
+    """A running server. ``requests`` in order of arrival; ``connections`` counts those accepted.
+
+    ``answered`` says by a request's place when the last bytes of its answer were about to be sent; what never got there is missing.
+    """
 
     def __init__(self, routes: Routes | Responder, host: str, tls: ssl.SSLContext | None) -> None:
         self._routes = routes
@@ -86,6 +89,7 @@ class RawServer:
         self.host = host
         self.port = 0
         self.requests: list[RawRequest] = []
+        self.answered: dict[int, float] = {}
         self.connections = 0
 
     @property
@@ -136,8 +140,9 @@ class RawServer:
                     return
                 buffer += bytes(data)
             request, buffer = await self._request(stream, buffer, number)
+            place = len(self.requests)
             self.requests.append(request)
-            if not await self._send(stream, raw, self._answer(request)):
+            if not await self._send(stream, raw, self._answer(request), place):
                 return
 
     async def _request(self, stream: trio.abc.Stream, buffer: bytes, number: int) -> tuple[RawRequest, bytes]:
@@ -165,8 +170,10 @@ class RawServer:
     def _note_name(self, _: object, name: str | None, __: ssl.SSLContext) -> None:
         self._asked[trio.lowlevel.current_task()] = name
 
-    async def _send(self, stream: trio.abc.Stream, raw: trio.SocketStream, answer: Answer) -> bool:
-        for step in answer.steps:
+    async def _send(self, stream: trio.abc.Stream, raw: trio.SocketStream, answer: Answer, place: int) -> bool:
+        for left, step in zip(range(len(answer.steps) - 1, -1, -1), answer.steps, strict=True):
+            if not left:
+                self.answered[place] = trio.current_time()
             if isinstance(step, float):
                 await trio.sleep(step)
             elif isinstance(step, Repeat):

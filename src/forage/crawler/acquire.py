@@ -272,6 +272,8 @@ def _refused(entry: Entry, result: FetchResult) -> Outcome:
         status=error.status,
         rule=error.reason,
         target=error.target,
+        last_url=result.last_url if result.redirects else None,
+        redirects=result.redirects,
         warnings=result.warnings,
     )
     return Outcome(failure=failure, found_skips=found)

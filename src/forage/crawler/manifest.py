@@ -89,7 +89,8 @@ class Page:
 class PageFailure:
     """One URL whose acquisition failed; ``code`` is the kind of failure, ``rule`` the guard's code where the guard refused.
 
-    ``target`` is the redirect target that was refused, where that is what happened.
+    ``target`` is the redirect target that was refused, where that is what happened. ``redirects`` are the URLs that were left behind,
+    ``last_url`` is the one that was asked for then, None where nothing redirected.
     """
 
     number: int
@@ -100,6 +101,8 @@ class PageFailure:
     status: int | None = None
     rule: str | None = None
     target: str | None = None
+    last_url: str | None = None
+    redirects: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 

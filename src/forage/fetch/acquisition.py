@@ -72,6 +72,7 @@ class Acquisition:
         self._warnings = warnings
         self._cookies = HopCookies()
         self._redirects: list[str] = []
+        self._last_url: str | None = None
         self._left_for: tuple[str, ...] = ()
         self._requests = 0
         self._robots_notes: dict[str, None] = {}
@@ -94,6 +95,7 @@ class Acquisition:
             error=error,
             warnings=tuple(self._warnings),
             redirects=tuple(self._redirects),
+            last_url=self._last_url,
             left_for=self._left_for,
             facts=None if last is None else last.facts,
             raw_headers=None if last is None or last.status is None else last.headers,
@@ -170,6 +172,7 @@ class Acquisition:
             headers = (*self._without_conditions(headers), *validators.headers)
         self._sent_validators = validators
         keep_errors = self._tools.settings.keep_error_bodies
+        self._last_url = target.url
         wanted = Wanted(of=lambda status: 200 <= status <= 299 or (keep_errors and status >= 400), limit=self._choices.max_response_bytes)
         answer, sent = await self._tools.sender.send(
             target, self._with_cookies(target, headers), wanted, page=True, warnings=self._warnings

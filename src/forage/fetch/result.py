@@ -64,7 +64,8 @@ class FetchResult:
     """The outcome of one acquisition: ``snapshot`` or ``error``.
 
     ``warnings`` are texts of the form ``code: what happened``, in the order of the events. ``redirects`` are the URLs that were left
-    behind; ``left_for`` those that a rendered page tried to go to by itself, in vain. ``facts`` are those of the last exchange,
+    behind, ``last_url`` the one that was asked for last (None where nothing was); ``left_for`` those that a rendered page tried to go
+    to by itself, in vain. ``facts`` are those of the last exchange,
     ``raw_headers`` its header lines as received; both are None where no head arrived.
     ``requests`` counts page requests, ``seconds`` is the whole time on trio's clock, waiting included.
     """
@@ -75,6 +76,7 @@ class FetchResult:
     error: FetchFailure | None = None
     warnings: tuple[str, ...] = ()
     redirects: tuple[str, ...] = ()
+    last_url: str | None = None
     left_for: tuple[str, ...] = ()
     facts: CaptureFacts | None = attrs.field(default=None, repr=False)
     raw_headers: tuple[tuple[bytes, bytes], ...] | None = attrs.field(default=None, repr=False)
