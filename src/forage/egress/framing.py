@@ -7,6 +7,7 @@ another exchange, and the bounded chunk reader. Content codings are not its busi
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Protocol
 
 import attrs
@@ -224,16 +225,9 @@ class Framing:
         return _CloseBody() if self.kind == "close" else _NoBody()
 
 
-_FRAMING_FIELDS = frozenset([b"content-length", b"transfer-encoding", b"connection"])
-
-
 def body_framing(head: ResponseHead, method: str) -> Framing:
     """The framing of the response to ``method`` (RFC 9112 section 6.3). Raises FetchError (PROTOCOL) where readers could differ."""
-    found: dict[bytes, list[bytes]] = {}
-    for name, value in head.headers:
-        lower = name.lower()
-        if lower in _FRAMING_FIELDS:
-            found.setdefault(lower, []).append(value)
+    found = head.fields
     lengths = found.get(b"content-length")
     length = _declared_length(lengths) if lengths else None
     reusable = _persists(head, _elements(found.get(b"connection")))
@@ -252,7 +246,7 @@ def body_framing(head: ResponseHead, method: str) -> Framing:
     return Framing(kind="close", reusable=False)
 
 
-def _elements(values: list[bytes] | None) -> list[bytes]:
+def _elements(values: Sequence[bytes] | None) -> list[bytes]:
     """List elements, lower case, empty ones left out (RFC 9110 5.6.1)."""
     if not values:
         return []
@@ -269,7 +263,7 @@ def _transfer_framing(codings: tuple[bytes, ...], reusable: bool) -> Framing:
     return Framing(kind="close", codings=codings, reusable=False)
 
 
-def _declared_length(values: list[bytes]) -> int:
+def _declared_length(values: Sequence[bytes]) -> int:
     """The Content-Length. Equal repeats count once; anything else that is not one number is refused (RFC 9112 6.3)."""
     distinct = {part.strip(b" \t") for value in values for part in value.split(b",")}
     if len(distinct) > 1:

@@ -11,7 +11,7 @@ what is left; whatever it refuses after that is a protocol error.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 import httptools
@@ -52,6 +52,15 @@ class ResponseHead:
     minor_version: int
     headers: tuple[tuple[bytes, bytes], ...]
     raw: bytes
+    fields: Mapping[bytes, Sequence[bytes]] = attrs.field(init=False, eq=False, repr=False)
+    """The values of each field in wire order, by its name in lower case."""
+
+    @fields.default
+    def _by_name(self) -> Mapping[bytes, Sequence[bytes]]:
+        found: dict[bytes, list[bytes]] = {}
+        for name, value in self.headers:
+            found.setdefault(name.lower(), []).append(value)
+        return found
 
     @property
     def http_version(self) -> str:
@@ -60,7 +69,7 @@ class ResponseHead:
 
     def values(self, name: bytes) -> Iterator[bytes]:
         """Values of the fields called ``name`` (lower case), in wire order."""
-        return (value for key, value in self.headers if key.lower() == name)
+        return iter(self.fields.get(name, ()))
 
     def tokens(self, name: bytes) -> list[bytes]:
         """The comma-separated elements of all fields called ``name``, lower case, empty ones left out (RFC 9110 5.6.1)."""

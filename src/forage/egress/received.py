@@ -133,9 +133,13 @@ class OpenExchange:
 
     async def read(self) -> Received:
         """The whole answer. The body of a redirect is left out: it is dropped, and nobody waits for it. Raises as `piece`."""
+        return self._received(await self.read_body())
+
+    async def read_body(self) -> bytes:
+        """The body of `read`, for callers that take the rest from here: ``head``, ``warnings``, ``facts``."""
         if self.is_redirect:
             await self.drain()
-            return self._received(b"")
+            return b""
         pieces: list[bytes] = []
         try:
             while piece := await self._piece():
@@ -143,7 +147,7 @@ class OpenExchange:
         except FetchError as exc:
             exc.status = self.head.status
             raise
-        return self._received(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def drain(self) -> None:
         """Read and drop a small rest of the body so that the connection can be kept; give up soon and quietly."""

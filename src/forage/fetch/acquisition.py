@@ -33,6 +33,7 @@ __all__ = ["Acquisition", "Choices", "Tools"]
 
 _CONDITIONS: Final = frozenset({"if-none-match", "if-modified-since"})
 _OWN: Final = frozenset({"user-agent", "accept-encoding"})
+_DEFAULT_HEADERS: Final = (("Accept", DEFAULT_ACCEPT), ("Accept-Encoding", ACCEPT_ENCODING))
 
 
 @attrs.frozen(kw_only=True)
@@ -72,7 +73,6 @@ class Acquisition:
         self._warnings = warnings
         self._cookies = HopCookies()
         self._redirects: list[str] = []
-        self._last_url: str | None = None
         self._left_for: tuple[str, ...] = ()
         self._requests = 0
         self._robots_notes: dict[str, None] = {}
@@ -95,7 +95,6 @@ class Acquisition:
             error=error,
             warnings=tuple(self._warnings),
             redirects=tuple(self._redirects),
-            last_url=self._last_url,
             left_for=self._left_for,
             facts=None if last is None else last.facts,
             raw_headers=None if last is None or last.status is None else last.headers,
@@ -126,6 +125,8 @@ class Acquisition:
         return RedirectChain.begin(target, self._tools.policy), _fragment(self._source.url, None)
 
     def _first_headers(self) -> tuple[tuple[str, str], ...]:
+        if not self._source.headers:
+            return (("User-Agent", self._user_agent), *_DEFAULT_HEADERS)
         caller = [(name, value) for name, value in self._source.headers.items() if name.lower() not in _OWN]
         headers = [("User-Agent", self._user_agent)]
         if all(name.lower() != "accept" for name, _ in caller):
@@ -172,8 +173,7 @@ class Acquisition:
             headers = (*self._without_conditions(headers), *validators.headers)
         self._sent_validators = validators
         keep_errors = self._tools.settings.keep_error_bodies
-        self._last_url = target.url
-        wanted = Wanted(of=lambda status: 200 <= status <= 299 or (keep_errors and status >= 400), limit=self._choices.max_response_bytes)
+        wanted = Wanted(of=_is_page_or_error if keep_errors else _is_page, limit=self._choices.max_response_bytes)
         answer, sent = await self._tools.sender.send(
             target, self._with_cookies(target, headers), wanted, page=True, warnings=self._warnings
         )
@@ -182,7 +182,7 @@ class Acquisition:
         self._warnings += answer.warnings
         if answer.failure is not None:
             raise _Failed(answer.failure)
-        if self._tools.settings.cookies:
+        if self._tools.settings.cookies and b"set-cookie" in answer.fields:
             self._cookies.receive(target.origin, target.host, target.target.partition("?")[0], answer.values("set-cookie"))
         return answer
 
@@ -191,7 +191,7 @@ class Acquisition:
         return tuple((name, value) for name, value in headers if name.lower() not in _CONDITIONS)
 
     def _with_cookies(self, target: JudgedUrl, headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-        cookie = self._cookies.header(target.origin, target.target.partition("?")[0])
+        cookie = self._cookies.header(target.origin, target.target.partition("?")[0]) if self._cookies else None
         if cookie is None:
             return headers
         own = [value for name, value in headers if name.lower() == "cookie"]
@@ -279,6 +279,14 @@ class Acquisition:
         self._warnings += rendering.warnings
         self._left_for = rendering.left_for
         return rendering.snapshot
+
+
+def _is_page(status: int) -> bool:
+    return 200 <= status <= 299
+
+
+def _is_page_or_error(status: int) -> bool:
+    return 200 <= status <= 299 or status >= 400
 
 
 def _resolved(location: str, base: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -31,12 +32,13 @@ class AnswerHead:
 class Answer:
     """What one request came to. ``failure`` and a ``status`` may both be there: a body that broke off has a head.
 
-    ``body`` is None where it was not wanted or not whole. ``warnings`` are codes of the wire.
+    ``fields`` are the values by lower-case name. ``body`` is None where it was not wanted or not whole. ``warnings`` are codes of the wire.
     """
 
     url: str
     status: int | None = None
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    fields: Mapping[bytes, Sequence[bytes]] = attrs.field(factory=dict, repr=False)
     body: bytes | None = attrs.field(default=None, repr=False)
     warnings: tuple[str, ...] = ()
     facts: CaptureFacts | None = attrs.field(default=None, repr=False)
@@ -51,8 +53,7 @@ class Answer:
 
     def values(self, name: str) -> list[str]:
         """The values of a field, each as latin-1 text, in wire order."""
-        wanted = name.encode("ascii")
-        return [value.decode("latin-1") for key, value in self.headers if key.lower() == wanted]
+        return [value.decode("latin-1") for value in self.fields.get(name.encode("ascii"), ())]
 
     def header(self, name: str) -> str | None:
         """The values of a field joined by a comma, None when it is absent."""
@@ -62,9 +63,10 @@ class Answer:
     @property
     def location(self) -> str | None:
         """The first Location as text: UTF-8 where it is, other octets percent-encoded, as the guard reads it."""
-        value = next((value for key, value in self.headers if key.lower() == b"location"), None)
-        if value is None:
+        values = self.fields.get(b"location")
+        if not values:
             return None
+        value = values[0]
         try:
             return value.decode().strip(" \t")
         except UnicodeDecodeError:

@@ -19,10 +19,13 @@ _EXPIRED = re.compile(r"max-age\s*=\s*(?:-|0+\s*\Z)", re.IGNORECASE)
 
 
 class HopCookies:
-    """What one acquisition was told to send back. ``origin`` is scheme, host and port as one text."""
+    """What one acquisition was told to send back, false when nothing. ``origin`` is scheme, host and port as one text."""
 
     def __init__(self) -> None:
         self._held: dict[str, dict[tuple[str, str], str]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._held)
 
     def receive(self, origin: str, host: str, path: str, values: Iterable[str]) -> None:
         """Take the Set-Cookie values of one response; malformed, foreign and oversized ones are ignored."""

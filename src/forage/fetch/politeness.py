@@ -156,7 +156,7 @@ class HostClock:
     def ready(self, *, page: bool = True) -> tuple[float, WaitReason]:
         """From which time on a request may start, and what it would wait for."""
         at, why = self._paused_until, WaitReason.PAUSE
-        if self._started is not None:
+        if self._started is not None and (self._delay or self._adaptive or self._crawl_delays):
             wish = self.crawl_delay or 0.0
             candidates = [(self._started + self._delay, WaitReason.DELAY), (self._started + self._adaptive, WaitReason.ADAPTIVE_DELAY)]
             if wish <= self._max_crawl_delay:
@@ -172,7 +172,11 @@ class HostClock:
     async def _enter(self, *, page: bool) -> None:
         self._users += 1
         try:
-            await self._slots.acquire()
+            # No checkpoint where nothing is waited for: the request that follows has one.
+            try:
+                self._slots.acquire_nowait()
+            except trio.WouldBlock:
+                await self._slots.acquire()
             try:
                 await self._start(page=page)
             except BaseException:
@@ -189,7 +193,11 @@ class HostClock:
         self._slots.release()
 
     async def _start(self, *, page: bool) -> None:
-        async with self._turn:
+        try:
+            self._turn.acquire_nowait()
+        except trio.WouldBlock:
+            await self._turn.acquire()
+        try:
             while True:
                 await self._until_ready(page=page)
                 if self._everywhere is None or await self._place(self._everywhere, page=page):
@@ -198,6 +206,8 @@ class HostClock:
             self._started = trio.current_time()
             if page:
                 self._page_started = self._started
+        finally:
+            self._turn.release()
 
     async def _until_ready(self, *, page: bool) -> None:
         while True:

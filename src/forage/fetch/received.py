@@ -26,6 +26,7 @@ def snapshot_of(
         status=answer.status or 0,
         fetched_at=recorded_time(fetched_at),
         body=answer.body or b"",
+        body_sha256=_sha256_of_wire(answer),
         content_type=types[-1] if types else None,
         headers=_header_map(answer),
         redirects=redirects or None,
@@ -33,11 +34,19 @@ def snapshot_of(
     return snapshot, (*_doubts(answer, types), *(f"charset: {without_query(url)}: {note}" for note in notes))
 
 
+def _sha256_of_wire(answer: Answer) -> str | None:
+    """The hash of the body that the wire took while reading it: of the same bytes where no content coding was on them."""
+    facts = answer.facts
+    if facts is None or answer.body is None or b"content-encoding" in answer.fields or facts.encoded_bytes != len(answer.body):
+        return None
+    return facts.encoded_sha256 or None
+
+
 def _doubts(answer: Answer, types: list[str]) -> list[str]:
     doubts = []
     if answer.status == 206:
         doubts.append("partial-content: the server answered 206 to a request for the whole")
-    if "*" in (answer.header("vary") or ""):
+    if b"vary" in answer.fields and "*" in (answer.header("vary") or ""):
         doubts.append("vary-star: the answer varies by everything; its validators are not used")
     if len(set(types)) > 1:
         doubts.append("duplicate-content-type: the answer has several; the last one decides")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import attrs
 import trio
 
-from forage.egress import EgressSession, JudgedUrl, OpenExchange, Received
+from forage.egress import EgressSession, JudgedUrl, OpenExchange
 from forage.errors import (
     EgressCode,
     EgressDeniedError,
@@ -99,10 +99,11 @@ class Sender:
         One entry of ``warnings`` for each retry. Never raises for operational trouble.
         """
         sent = 0
+        clock = await self.clock(target)
         for attempt in range(self._settings.retries + 1):
-            answer = await self._attempt(target, headers, wanted, page=page)
+            answer = await self._attempt(clock, target, headers, wanted, page=page)
             sent += answer.sent
-            wait, answer = self._judge(await self.clock(target), answer, attempt)
+            wait, answer = self._judge(clock, answer, attempt)
             if wait is None or attempt == self._settings.retries:
                 break
             why = answer.failure.kind.value if answer.failure is not None else f"HTTP {answer.status}"
@@ -137,8 +138,9 @@ class Sender:
             return None, answer
         return (0.0 if pressed else wait), answer
 
-    async def _attempt(self, target: JudgedUrl, headers: Sequence[tuple[str, str]], wanted: Wanted, *, page: bool) -> Answer:
-        clock = await self.clock(target)
+    async def _attempt(
+        self, clock: HostClock, target: JudgedUrl, headers: Sequence[tuple[str, str]], wanted: Wanted, *, page: bool
+    ) -> Answer:
         try:
             async with clock.request(page=page):
                 return await self._exchange(clock, target, headers, wanted)
@@ -150,14 +152,13 @@ class Sender:
         """One attempt. One deadline covers everything from the look-up to the last byte of the body, another one each silence in it."""
         reading = _Reading(target)
         idle = self._settings.idle_seconds
+        failure = FetchFailure(kind=FetchErrorKind.TIMEOUT, message=f"{target.host} did not answer in time")
         try:
-            with trio.fail_after(self._settings.attempt_seconds):
+            with trio.CancelScope(deadline=trio.current_time() + self._settings.attempt_seconds):
                 if math.isinf(idle):
                     return await self._converse(clock, target, headers, wanted, reading, None)
-                with trio.fail_after(idle) as silence:
+                with trio.CancelScope(deadline=trio.current_time() + idle) as silence:
                     return await self._converse(clock, target, headers, wanted, reading, _postponing(silence, idle))
-        except trio.TooSlowError:
-            failure = FetchFailure(kind=FetchErrorKind.TIMEOUT, message=f"{target.host} did not answer in time")
         except EgressDeniedError as exc:
             failure = denial(exc)
         except EgressUnreachableError as exc:
@@ -202,7 +203,6 @@ class _Reading:
     def __init__(self, target: JudgedUrl) -> None:
         self._url = target.url
         self._exchange: OpenExchange | None = None
-        self._received: Received | None = None
         self._body: bytes | None = None
 
     def begin(self, exchange: OpenExchange) -> None:
@@ -212,8 +212,7 @@ class _Reading:
         if not wanted.of(exchange.head.status):
             await exchange.drain()
         elif wanted.cut is None:
-            self._received = await exchange.read()
-            self._body = self._received.body
+            self._body = await exchange.read_body()
         else:
             self._body = await self._read_cut(exchange, wanted.cut)
 
@@ -225,15 +224,16 @@ class _Reading:
         return b"".join(pieces)[:cut]
 
     def answer(self, failure: FetchFailure | None = None) -> Answer:
-        exchange, received = self._exchange, self._received
+        exchange = self._exchange
         if exchange is None:
             return Answer(url=self._url, failure=failure)
         return Answer(
             url=self._url,
             status=exchange.head.status,
             headers=exchange.head.headers,
+            fields=exchange.head.fields,
             body=self._body,
             warnings=exchange.warnings,
-            facts=exchange.facts() if received is None else received.facts,
+            facts=exchange.facts(),
             failure=None if failure is None else attrs.evolve(failure, status=exchange.head.status),
         )

@@ -28,11 +28,13 @@ def build_snapshot(
     content_type: str | None,
     headers: Mapping[str, str] | None = None,
     redirects: tuple[str, ...] | None = None,
+    body_sha256: str | None = None,
 ) -> tuple[Snapshot, tuple[str, ...]]:
     """The durable snapshot of a response, and warnings about its text.
 
     ``body`` is what was received after content codings. A textual ``content_type`` (None counts as one) makes a text body
-    decoded by the charset of that header alone; the bytes stay beside it and are what is hashed. Raises InvalidSnapshotError when a part is
+    decoded by the charset of that header alone; the bytes stay beside it and are what is hashed; ``body_sha256`` is that
+    hash where it was taken already, while the bytes arrived. Raises InvalidSnapshotError when a part is
     above a limit of the durable form.
     """
     warnings: tuple[str, ...] = ()
@@ -50,7 +52,7 @@ def build_snapshot(
         status=status,
         fetched_at=fetched_at,
         body=body if text is None else text,
-        body_hash=sha256_hex(body),
+        body_hash=body_sha256 or sha256_hex(body),
         raw_bytes=None if text is None else body,
         declared_charset=charset,
         headers=headers,
