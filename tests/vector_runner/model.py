@@ -8,6 +8,8 @@ nor is known as informative fails the case, so that a new kind of expectation is
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -82,26 +84,31 @@ class Case(Mapping[str, Any]):
         return found
 
 
-Check = Callable[[Case], "str | Awaitable[str | None] | None"]
+Check = Callable[..., "str | Awaitable[str | None] | None"]
+Session = Callable[[Path], AbstractAsyncContextManager[Any]]
 
 
 @attrs.frozen(kw_only=True)
 class Adapter:
-    """How the cases of one file are run. ``together``: how many async cases run side by side."""
+    """How the cases of one file are run. ``together``: how many async cases run side by side.
+
+    ``session`` is opened around them, with the path of the file; what it gives is the second argument of every check.
+    """
 
     path: str
     check: Check
     together: int = 16
+    session: Session | None = None
 
 
 ADAPTERS: dict[str, Adapter] = {}
 
 
-def adapter(path: str, *, together: int = 16) -> Callable[[Check], Check]:
+def adapter(path: str, *, together: int = 16, session: Session | None = None) -> Callable[[Check], Check]:
     """Register a function as the check of the file at ``path`` (relative to the vectors folder)."""
 
     def register(check: Check) -> Check:
-        ADAPTERS[path] = Adapter(path=path, check=check, together=together)
+        ADAPTERS[path] = Adapter(path=path, check=check, together=together, session=session)
         return check
 
     return register

@@ -13,6 +13,7 @@ import json
 import pkgutil
 import tomllib
 from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -122,10 +123,10 @@ def _apply(case: dict[str, Any], override: Override) -> dict[str, Any]:
     return case
 
 
-async def _run_case(adapter: Adapter, data: dict[str, Any]) -> str | None:
+async def _run_case(adapter: Adapter, data: dict[str, Any], shared: tuple[Any, ...]) -> str | None:
     case = Case(data)
     try:
-        answer = adapter.check(case)
+        answer = adapter.check(case, *shared)
         line = await answer if inspect.isawaitable(answer) else answer
     except Exception as exc:  # a case must never end the run
         return f"{type(exc).__name__}: {exc}"[:400]
@@ -133,6 +134,23 @@ async def _run_case(adapter: Adapter, data: dict[str, Any]) -> str | None:
         return line
     unread = [name for name in case.unread() if not name.startswith("_file")]
     return f"members that nothing checks: {', '.join(unread)}" if unread else None
+
+
+async def _run_cases(adapter: Adapter, path: Path, cases: Iterable[dict[str, Any]]) -> dict[str, str | None]:
+    """What each case says, by its id; async ones run side by side."""
+    lines: dict[str, str | None] = {}
+    limiter = trio.CapacityLimiter(adapter.together)
+
+    async def one(data: dict[str, Any], shared: tuple[Any, ...]) -> None:
+        async with limiter:
+            lines[str(data["id"])] = await _run_case(adapter, data, shared)
+
+    async with AsyncExitStack() as stack:
+        shared = () if adapter.session is None else (await stack.enter_async_context(adapter.session(path)),)
+        nursery = await stack.enter_async_context(trio.open_nursery())
+        for data in cases:
+            nursery.start_soon(one, data, shared)
+    return lines
 
 
 async def run_file(root: Path, name: str, overrides: dict[str, Override]) -> FileResult:
@@ -151,20 +169,12 @@ async def run_file(root: Path, name: str, overrides: dict[str, Override]) -> Fil
         result.problem = "holds no cases"
         return result
     result.total = len(cases)
-    lines: dict[str, str | None] = {}
-    limiter = trio.CapacityLimiter(adapter.together)
-
-    async def one(data: dict[str, Any]) -> None:
-        async with limiter:
-            lines[str(data["id"])] = await _run_case(adapter, data)
-
-    async with trio.open_nursery() as nursery:
-        for data in cases:
-            override = overrides.get(str(data.get("id")))
-            if override is not None and override.file in (None, name):
-                result.overridden += 1
-                data = _apply(data, override)
-            nursery.start_soon(one, data)
+    for place, data in enumerate(cases):
+        override = overrides.get(str(data.get("id")))
+        if override is not None and override.file in (None, name):
+            result.overridden += 1
+            cases[place] = _apply(data, override)
+    lines = await _run_cases(adapter, root / name, cases)
     if len(lines) != len(cases):
         result.problem = "holds a case id twice"
     for data in cases:

@@ -12,7 +12,11 @@ from forage._lazy import lazy_face
 if TYPE_CHECKING:
     from forage.browser.browser import Browser as Browser
     from forage.browser.browser import open_browser as open_browser
+    from forage.browser.doctor import Examination as Examination
+    from forage.browser.doctor import Finding as Finding
+    from forage.browser.doctor import examine as examine
     from forage.browser.errors import LeftBehindError as LeftBehindError
+    from forage.browser.har import har_document as har_document
     from forage.browser.options import BrowserOptions as BrowserOptions
     from forage.browser.page_options import PageOptions as PageOptions
     from forage.browser.pool import BrowserPool as BrowserPool
@@ -35,11 +39,13 @@ if TYPE_CHECKING:
     from forage.browser.request_log import Speculation as Speculation
     from forage.browser.request_log import Viewport as Viewport
     from forage.browser.visit import Visit as Visit
-    from forage.browser.visit import visit as visit
+    from forage.browser.visit import visit_page as visit_page
 
 _MODULES = {
     "browser": "Browser open_browser",
+    "doctor": "Examination Finding examine",
     "errors": "LeftBehindError",
+    "har": "har_document",
     "options": "BrowserOptions",
     "page_options": "PageOptions",
     "pool": "BrowserPool open_pool",
@@ -47,7 +53,7 @@ _MODULES = {
     "programs": "BrowserProgram find_program",
     "render": "ChromiumRenderer RenderResult",
     "request_log": ("BrowserFacts ConsoleMessage CspIssue Dialog Download PageOutcome RequestEntry RequestOutcome Speculation Viewport"),
-    "visit": "Visit visit",
+    "visit": "Visit visit_page",
 }
 
 __getattr__, __dir__, __all__ = lazy_face(

@@ -27,8 +27,6 @@ from forage.errors import BrowserError, BrowserLostError
 
 __all__ = ["Browser", "open_browser"]
 
-DISPOSE_SECONDS: Final = 3.0
-_CLOSE_SECONDS: Final = 2 * DISPOSE_SECONDS
 _BYPASS_NOTHING: Final = "<-loopback>"
 _MOST_REFUSALS: Final = 1_000
 
@@ -39,7 +37,10 @@ class Browser:
     ``broken`` says why it takes no new pages, None while it does. ``refused`` is what it tried to reach by itself, in vain.
     """
 
-    def __init__(self, chromium: Chromium, facts: BrowserFacts, memory: MemoryWatch, refused: deque[ProxyEvent]) -> None:
+    def __init__(
+        self, chromium: Chromium, facts: BrowserFacts, memory: MemoryWatch, refused: deque[ProxyEvent], *, close_seconds: float
+    ) -> None:
+        self._close_seconds = close_seconds
         self._connection = chromium.connection
         self._chromium = chromium
         self._memory = memory
@@ -61,6 +62,11 @@ class Browser:
     def group(self) -> int:
         """Its process group."""
         return self._chromium.group
+
+    @property
+    def devtools_port(self) -> int | None:
+        """The port of its debugging socket, which any program of this machine can reach; None with the pipe."""
+        return self._chromium.port
 
     async def contexts(self) -> int:
         """Contexts that the browser holds, its own left out. Raises BrowserError."""
@@ -136,7 +142,7 @@ class Browser:
                 await self._prepare(page, options)
                 yield page
             finally:
-                with trio.move_on_after(_CLOSE_SECONDS, shield=True):
+                with trio.move_on_after(2 * self._close_seconds, shield=True):
                     await self._close(page, options)
                 del self._pages[page.context]
                 page.close()
@@ -162,7 +168,7 @@ class Browser:
         if options.name_https and self._naming == 0:
             self._connection.post("Fetch.disable")
         try:
-            await self._connection.call("Target.disposeBrowserContext", {"browserContextId": page.context}, seconds=DISPOSE_SECONDS)
+            await self._connection.call("Target.disposeBrowserContext", {"browserContextId": page.context}, seconds=self._close_seconds)
         except BrowserError as exc:
             self.broken = self.broken or f"a page could not be closed: {exc}"
 
@@ -187,6 +193,6 @@ async def open_browser(options: BrowserOptions | None = None) -> AsyncIterator[B
         )
         memory = MemoryWatch(chromium.group, options.max_process_bytes)
         chromium.nursery.start_soon(memory.run)
-        browser = Browser(chromium, facts, memory, refused)
+        browser = Browser(chromium, facts, memory, refused, close_seconds=options.close_seconds)
         await chromium.connection.call("Target.setAutoAttach", AUTO_ATTACH)
         yield browser

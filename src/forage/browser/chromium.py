@@ -66,13 +66,14 @@ _REASONS: Final = (
 class Chromium:
     """A browser that runs. ``group`` is its process group, which is the number of its first process, too.
 
-    ``nursery`` is for tasks that live as long as the browser does.
+    ``nursery`` is for tasks that live as long as the browser does. ``port`` is that of its debugging socket, None with the pipe.
     """
 
     connection: CdpConnection
     nursery: trio.Nursery
     program: BrowserProgram
     group: int
+    port: int | None
     directory: str
 
 
@@ -93,8 +94,14 @@ async def open_chromium(options: BrowserOptions, *, proxy: str) -> AsyncIterator
         async with trio.open_nursery() as nursery:
             try:
                 connection = await launch.connect(nursery)
-                directory = str(launch.profile.path)
-                yield Chromium(connection=connection, nursery=nursery, program=program, group=launch.pid, directory=directory)
+                yield Chromium(
+                    connection=connection,
+                    nursery=nursery,
+                    program=program,
+                    group=launch.pid,
+                    port=launch.port,
+                    directory=str(launch.profile.path),
+                )
             except Exception as exc:  # noqa: BLE001 - raised below as it was, not in a group
                 failure = exc
             nursery.cancel_scope.cancel()
@@ -131,6 +138,7 @@ class _Launch:
         self._process: trio.Process | None = None
         self._lifeline: int | None = None
         self._socket: socket.socket | None = None
+        self.port: int | None = None
         self.profile = Profile(user)
 
     @property
@@ -191,7 +199,7 @@ class _Launch:
         """A connection that runs in ``nursery`` and on which the browser has answered. Raises BrowserError."""
         try:
             with trio.fail_after(self._options.start_seconds):
-                connection = CdpConnection(await self._transport(nursery))
+                connection = CdpConnection(await self._transport(nursery), seconds=self._options.call_seconds)
                 await nursery.start(connection.converse)
                 await connection.call("Browser.getVersion", seconds=self._options.start_seconds)
                 return connection
@@ -203,8 +211,8 @@ class _Launch:
     async def _transport(self, nursery: trio.Nursery) -> Transport:
         if self._socket is not None:
             return PipeTransport(trio.SocketStream(trio.socket.from_stdlib_socket(self._socket)))
-        port, path = await self._listening_place()
-        return await open_websocket(nursery, port, path)
+        self.port, path = await self._listening_place()
+        return await open_websocket(nursery, self.port, path)
 
     async def _listening_place(self) -> tuple[int, str]:
         """Port and path of the debugging socket: there is nothing to wait for but the file that names them. Raises BrowserError."""

@@ -19,19 +19,20 @@ from forage.browser.oversized import Oversized
 from forage.browser.transport import Transport
 from forage.errors import BrowserLostError
 
-__all__ = ["CALL_SECONDS", "CdpConnection"]
-
-CALL_SECONDS: Final = 10.0
-"""How long an answer may take where the caller does not say."""
+__all__ = ["CdpConnection"]
 
 _MOST_UNSENT: Final = 20_000
 
 
 class CdpConnection:
-    """Commands and events over one transport. `converse` must be running in a task for as long as it is used."""
+    """Commands and events over one transport. `converse` must be running in a task for as long as it is used.
 
-    def __init__(self, transport: Transport) -> None:
+    ``seconds``: how long an answer may take where a caller does not say.
+    """
+
+    def __init__(self, transport: Transport, *, seconds: float = 10.0) -> None:
         self._transport = transport
+        self._seconds = seconds
         self._core = CdpCore()
         self._unsent: deque[str] = deque()
         self._something_to_send = trio.Event()
@@ -112,11 +113,12 @@ class CdpConnection:
             self._something_to_send.set()
         return call
 
-    async def answer(self, call: Call, *, seconds: float = CALL_SECONDS, if_late: Callable[[JsonObject], None] | None = None) -> JsonObject:
+    async def answer(self, call: Call, *, seconds: float | None = None, if_late: Callable[[JsonObject], None] | None = None) -> JsonObject:
         """The result of a posted command. ``if_late`` gets a result that comes when this was cancelled or has given up.
 
         Raises CommandRefusedError, NoAnswerError after ``seconds``, PageGoneError and BrowserLostError.
         """
+        seconds = self._seconds if seconds is None else seconds
         if not call.settled:
             event = trio.Event()
             call.on_settled = lambda _: event.set()
@@ -146,7 +148,7 @@ class CdpConnection:
         params: JsonObject | None = None,
         session: str | None = None,
         *,
-        seconds: float = CALL_SECONDS,
+        seconds: float | None = None,
         if_late: Callable[[JsonObject], None] | None = None,
     ) -> JsonObject:
         """Post a command and await its result; see `answer`."""

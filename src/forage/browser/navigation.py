@@ -30,7 +30,7 @@ class _RedirectHead:
 class Navigation:
     """The document of a page. ``request_id`` is its request, ``shown`` its loader once it has been committed, ``error`` why it has not.
 
-    ``left_for`` are the places where the page tried to go.
+    ``code`` is the guard's, for a redirect that it refused. ``left_for`` are the places where the page tried to go.
     """
 
     def __init__(self, policy: EgressPolicy) -> None:
@@ -40,6 +40,7 @@ class Navigation:
         self.request_id: str | None = None
         self.shown: str | None = None
         self.error: str | None = None
+        self.code: str | None = None
         self.left_for: list[str] = []
 
     def judged(self, url: str) -> JudgedUrl:
@@ -87,7 +88,7 @@ class Navigation:
                 redirect.refuse_repeat()
                 self._chain = redirect.chain
         except EgressDeniedError as exc:
-            self.error = str(exc)
+            self.error, self.code = str(exc), exc.code.value
             return "redirect"
         return None
 

@@ -1,7 +1,6 @@
 """What a page did besides asking for things: dialogs, downloads, windows, violations, where its frames are (pure).
 
-Owns the reading of those events and their bounds; a page may make any number of them. Lines that a page writes to its console are not read:
-asking for them would let a page write to this process without limit.
+Owns the reading of those events and their bounds; a page may make any number of them, of any size.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ _LONGEST_TEXT: Final = 1_000
 _LONGEST_URL: Final = 16_384
 # What a frame may show. Anything else was opened past the rules; the browser's own page about a failure is not a page's doing.
 _SHOWN: Final = ("http:", "https:", "about:", "data:", "blob:", "chrome-error:", "javascript:")
+_ERRORS: Final = frozenset(["error", "assert"])
 _Row = TypeVar("_Row")
 
 
@@ -47,6 +47,8 @@ class PageNotes:
             "Page.windowOpen": self._window,
             "Audits.issueAdded": self._issue,
             "Log.entryAdded": self._log_entry,
+            "Runtime.consoleAPICalled": self._console_line,
+            "Runtime.exceptionThrown": self._exception,
             "Preload.prefetchStatusUpdated": self._prefetch,
             "Preload.prerenderStatusUpdated": self._prerender,
         }
@@ -136,6 +138,27 @@ class PageNotes:
                 url=text_of(entry, "url")[:_LONGEST_URL] or None,
             )
             _keep(self.console, row)
+
+    def _console_line(self, params: JsonObject) -> None:
+        kind, words = text_of(params, "type"), params.get("args")
+        if kind in _ERRORS and isinstance(words, list):
+            text = " ".join(_said(word) for word in words[:20] if isinstance(word, dict))
+            _keep(self.console, ConsoleMessage(level="error", source="console", text=text[:_LONGEST_TEXT]))
+
+    def _exception(self, params: JsonObject) -> None:
+        details: Any = params.get("exceptionDetails")
+        if not isinstance(details, dict):
+            return
+        thrown: Any = details.get("exception")
+        text = _said(thrown) if isinstance(thrown, dict) else text_of(details, "text")
+        url = text_of(details, "url")[:_LONGEST_URL] or None
+        _keep(self.console, ConsoleMessage(level="error", source="javascript", text=text[:_LONGEST_TEXT], url=url))
+
+
+def _said(word: JsonObject) -> str:
+    """A value as the browser describes it."""
+    value = word.get("value")
+    return text_of(word, "description")[:_LONGEST_TEXT] or (str(value)[:_LONGEST_TEXT] if value is not None else "")
 
 
 def _keep(rows: list[_Row], row: _Row) -> None:

@@ -186,7 +186,7 @@ class RequestObserver:
         if text_of(response, "url").startswith("chrome-error:"):
             return  # the browser's own page about a failure
         self._answer(hop, response)
-        hop.resource_type = text_of(params, "type") or hop.resource_type
+        hop.resource_type = hop.resource_type or text_of(params, "type") or None
         if hop.resource_type in _NEVER_AWAITED:
             self._in_flight.pop(hop.request_id, None)
 

@@ -62,7 +62,8 @@ class BrowserOptions:
 
     ``max_process_bytes``: a renderer with more memory of its own is killed, and its page ends as crashed; any other process of the browser
     may have twice as much. ``lifeline``: a shell beside the browser ends it and removes its profile when this process is killed.
-    ``start_seconds`` until it answers.
+    ``start_seconds`` until it answers, ``call_seconds`` for one answer of it later, ``close_seconds`` to close a page: after that it is not
+    used for others.
     ``extra_flags`` go behind all others; they can undo any of them.
     """
 
@@ -74,4 +75,6 @@ class BrowserOptions:
     lifeline: bool = attrs.field(default=True, validator=attrs.validators.instance_of(bool))
     max_process_bytes: int = attrs.field(default=1024 * 1024 * 1024, validator=_is_memory)
     start_seconds: float = attrs.field(default=20.0, validator=is_seconds(_LONGEST_START))
+    call_seconds: float = attrs.field(default=10.0, validator=is_seconds(_LONGEST_START))
+    close_seconds: float = attrs.field(default=3.0, validator=is_seconds(_LONGEST_START))
     extra_flags: tuple[str, ...] = attrs.field(default=(), converter=_texts)

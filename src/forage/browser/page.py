@@ -24,6 +24,7 @@ from forage.browser.request_log import PageOutcome, RequestOutcome
 from forage.browser.sessions import set_up_commands
 from forage.browser.union import NamedRequest
 from forage.browser.wording import text_of
+from forage.browser.world import TOO_LARGE, WORLD
 from forage.errors import EgressDeniedError
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ __all__ = ["Page"]
 _log = logging.getLogger("forage.browser")
 
 _MOST_DIALOGS: Final = 20
+_MOST_CONSOLE_LINES: Final = 1_000
 _MOST_WINDOWS: Final = 10
 _MOST_SESSIONS: Final = 500
 _KINDS: Final = {"iframe": "frame"}
@@ -55,6 +57,7 @@ class Page:
         self.outcome: PageOutcome | None = None
         self.error: str | None = None
         self.root: str | None = None
+        self.world: int | None = None
         self.requests = RequestObserver(most=options.max_requests)
         self.notes = PageNotes()
         self.navigation = Navigation(options.egress.policy)
@@ -68,6 +71,7 @@ class Page:
         self._idle = IdleRule(quiet=options.quiet)
         self._changed = trio.Event()
         self._silenced = False
+        self._console_lines = 0
         self._reactions: dict[str, Callable[[JsonObject, str], None]] = {
             "Target.attachedToTarget": self._attached_below,
             "Target.detachedFromTarget": self._detached,
@@ -76,6 +80,10 @@ class Page:
             "Inspector.targetCrashed": self._crashed,
             "Forage.oversized": self._oversized,
             "Fetch.requestPaused": self._paused,
+            "Runtime.executionContextCreated": self._world_made,
+            "Runtime.bindingCalled": self._bound,
+            "Runtime.consoleAPICalled": self._console,
+            "Runtime.exceptionThrown": self._console,
         }
 
     # the end
@@ -108,7 +116,14 @@ class Page:
         self._targets[session] = target
         self.notes.frames.add(target)
         self._connection.route(session, self.handle)
-        commands = set_up_commands(kind, root=root, viewport=self._options.viewport, user_agent=self._options.user_agent)
+        options = self._options
+        commands = set_up_commands(
+            kind,
+            root=root,
+            viewport=options.viewport,
+            user_agent=options.user_agent,
+            max_dom=options.max_dom_bytes if options.read_html else None,
+        )
         calls = [self._connection.post(method, params, session) for method, params in commands]
         if root:
             self._set_up = calls
@@ -192,6 +207,22 @@ class Page:
 
     def _oversized(self, params: JsonObject, session: str) -> None:
         self.end(PageOutcome.TOO_LARGE, f"it made the browser write a message of {params.get('size')} bytes")
+
+    def _world_made(self, params: JsonObject, session: str) -> None:
+        context: Any = params.get("context")
+        data = context.get("auxData") if isinstance(context, dict) and context.get("name") == WORLD else None
+        if isinstance(data, dict) and data.get("frameId") == self.notes.root and isinstance(context.get("id"), int):
+            self.world = context["id"]
+
+    def _bound(self, params: JsonObject, session: str) -> None:
+        if params.get("name") == TOO_LARGE:
+            self.end(PageOutcome.TOO_LARGE, f"the document has more than {self._options.max_dom_bytes} bytes")
+
+    def _console(self, params: JsonObject, session: str) -> None:
+        self._console_lines += 1
+        if self._console_lines == _MOST_CONSOLE_LINES:
+            self.warnings.append(f"console: more than {_MOST_CONSOLE_LINES} lines; the rest was not listened to")
+            self._connection.post("Runtime.disable", None, session)
 
     def _frame_navigated(self, params: JsonObject, session: str) -> None:
         if self.notes.bad_scheme is not None:

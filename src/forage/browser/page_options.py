@@ -55,6 +55,8 @@ class PageOptions:
     end, once, for what loads late. ``teardown``: leave the page at the end and listen for what it sends then. ``name_https``: have every
     https request named at the browser's own interception, also those that its events do not tell of, at a price for each.
 
+    ``answer_seconds``: how long a page at rest may take for one answer before its scripts are ended, and again before it counts as hung.
+
     ``read_html``, ``read_text``, ``screenshot`` (``full`` for the whole page) say what is read; ``max_dom_bytes`` of a document.
     ``find_icons``: tell the icons that the document names, where the program does not fetch any. ``max_requests`` are kept; a page that
     makes more is ended. Raises InvalidPolicyError.
@@ -69,6 +71,7 @@ class PageOptions:
     deadline: float = attrs.field(default=20.0, validator=is_seconds(_LONGEST))
     min_wait: float = attrs.field(default=0.0, validator=is_seconds(_LONGEST, zero=True))
     quiet: float = attrs.field(default=0.5, validator=is_seconds(_LONGEST, zero=True))
+    answer_seconds: float = attrs.field(default=2.0, validator=is_seconds(_LONGEST))
     scroll: bool = False
     teardown: bool = False
     name_https: bool = False

@@ -14,7 +14,7 @@ import attrs
 from forage.browser.options import is_seconds
 from forage.browser.page_options import PageOptions, rules_of
 from forage.browser.request_log import BrowserFacts, CspIssue, PageOutcome, RequestEntry, RequestOutcome, Viewport
-from forage.browser.visit import Visit, visit
+from forage.browser.visit import Visit, visit_page
 from forage.egress import ProxyLimits, ProxyRules
 from forage.errors import InvalidPolicyError
 
@@ -31,6 +31,10 @@ def _viewports(value: Iterable[Viewport]) -> tuple[Viewport, ...]:
     return tuple(value)
 
 
+def _texts(value: Iterable[str]) -> tuple[str, ...]:
+    return tuple(value)
+
+
 def _some(_: object, field: attrs.Attribute[Any], value: tuple[Viewport, ...]) -> None:
     if not value:
         raise InvalidPolicyError(field.name, "at least one viewport")
@@ -43,11 +47,12 @@ class ProbeOptions:
     ``egress``: what it may reach; ``only(origin)`` of `forage.egress` is a mirror's. ``abort_hosts`` are refused with all below them, and
     told as aborted. ``viewports``: one render in a fresh context for each; the requests of all of them count.
 
-    ``min_wait`` before a page can be at rest, for timers that fire late; ``quiet`` without an event; ``deadline`` for both.
+    ``min_wait`` before a page can be at rest, for timers that fire late; ``quiet`` without an event; ``deadline`` for both;
+    ``answer_seconds`` as in `PageOptions`.
     """
 
     egress: ProxyRules = attrs.field(factory=ProxyRules, converter=rules_of)
-    abort_hosts: tuple[str, ...] = attrs.field(default=(), converter=tuple)
+    abort_hosts: tuple[str, ...] = attrs.field(default=(), converter=_texts)
     limits: ProxyLimits = attrs.field(factory=ProxyLimits)
     resolver: Resolver | None = None
     dialer: Dialer | None = None
@@ -55,6 +60,7 @@ class ProbeOptions:
     min_wait: float = attrs.field(default=4.0, validator=is_seconds(_LONGEST, zero=True))
     quiet: float = attrs.field(default=0.5, validator=is_seconds(_LONGEST, zero=True))
     deadline: float = attrs.field(default=30.0, validator=is_seconds(_LONGEST))
+    answer_seconds: float = attrs.field(default=2.0, validator=is_seconds(_LONGEST))
     max_requests: int = 20_000
 
     def page(self, viewport: Viewport, *, program_fetches_icons: bool) -> PageOptions:
@@ -68,6 +74,7 @@ class ProbeOptions:
             deadline=self.deadline,
             min_wait=self.min_wait,
             quiet=self.quiet,
+            answer_seconds=self.answer_seconds,
             scroll=True,
             teardown=True,
             name_https=True,
@@ -132,5 +139,5 @@ async def probe_document(browser: Browser, url: str, options: ProbeOptions | Non
     """Render ``url`` at each viewport and tell what it asked for. Raises nothing of its own: failures are outcomes."""
     options = options or ProbeOptions()
     full = browser.facts.kind == "full"
-    visits = [await visit(browser, url, options.page(viewport, program_fetches_icons=full)) for viewport in options.viewports]
+    visits = [await visit_page(browser, url, options.page(viewport, program_fetches_icons=full)) for viewport in options.viewports]
     return RequestLog(url=url, visits=tuple(visits))

@@ -15,7 +15,7 @@ from typing import Final
 
 import attrs
 
-__all__ = ["ProcessFacts", "end_processes", "is_same_process", "kill_group", "own_identity", "processes_of", "started_at"]
+__all__ = ["ProcessFacts", "end_processes", "is_same_process", "kill_group", "own_identity", "owners", "processes_of", "started_at"]
 
 _PROC: Final = Path("/proc")
 _ENDED: Final = frozenset("ZX")
@@ -93,6 +93,16 @@ def processes_of(group: int, directory: str | None = None) -> Iterator[ProcessFa
         command = _command(pid)
         if inside or (directory is not None and any(directory in word for word in command) and pid != os.getpid()):
             yield ProcessFacts(pid=pid, command=command, anonymous_bytes=_anonymous(pid))
+
+
+def owners() -> set[int]:
+    """Numbers of the users that run processes now."""
+    found = set()
+    for entry in _PROC.iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError):
+                found.add(entry.stat().st_uid)
+    return found
 
 
 def kill_group(group: int) -> None:

@@ -17,16 +17,15 @@ from forage.browser.cdp import JsonObject
 from forage.browser.errors import CommandRefusedError, NoAnswerError
 from forage.browser.page import Page
 from forage.browser.wording import text_of
+from forage.browser.world import WORLD
 from forage.errors import BrowserError
 
 __all__ = ["PageReader", "TooLargeError"]
 
-ANSWER_SECONDS: Final = 2.0
-_LARGE_ANSWER_SECONDS: Final = 15.0
+_LARGE: Final = 8  # times as long for what may be large
 _TALLEST: Final = 16_384
 _ICONS: Final = "link[rel~=icon]"
 _MOST_ICONS: Final = 50
-_WORLD: Final = "forage"
 
 
 class TooLargeError(BrowserError):
@@ -34,32 +33,33 @@ class TooLargeError(BrowserError):
 
 
 class PageReader:
-    """Reads one page. ``stopped`` says that its script had to be ended before it answered."""
+    """Reads one page. ``seconds``: for one answer. ``stopped`` says that its script had to be ended before it answered."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: Page, seconds: float) -> None:
         self._page = page
-        self._world: int | None = None
+        self._seconds = seconds
         self.stopped = False
 
-    async def _ask(self, method: str, params: JsonObject | None = None, *, seconds: float = ANSWER_SECONDS) -> JsonObject:
+    async def _ask(self, method: str, params: JsonObject | None = None, *, times: int = 1) -> JsonObject:
         """A command that a busy page keeps from being answered. Raises NoAnswerError when it hangs, PageGoneError, BrowserLostError."""
+        seconds = times * self._seconds
         try:
             return await self._page.call(method, params, seconds=seconds)
         except NoAnswerError:
             if self.stopped:
                 raise
         self.stopped = True
-        await self._page.call("Runtime.terminateExecution", seconds=ANSWER_SECONDS)
+        await self._page.call("Runtime.terminateExecution", seconds=self._seconds)
         return await self._page.call(method, params, seconds=seconds)
 
-    async def _evaluate(self, expression: str, *, seconds: float = ANSWER_SECONDS) -> Any:
+    async def _evaluate(self, expression: str, *, times: int = 1) -> Any:
         """The value of an expression in a world of our own; None when there is none."""
-        if self._world is None:
-            made = await self._ask("Page.createIsolatedWorld", {"frameId": self._page.notes.root, "worldName": _WORLD})
-            world = made.get("executionContextId")
-            self._world = world if isinstance(world, int) else None
-        params = {"expression": expression, "returnByValue": True, "contextId": self._world}
-        answer = await self._ask("Runtime.evaluate", params, seconds=seconds)
+        world: Any = self._page.world
+        if world is None:
+            made = await self._ask("Page.createIsolatedWorld", {"frameId": self._page.notes.root, "worldName": WORLD})
+            world = self._page.world = made.get("executionContextId")
+        params = {"expression": expression, "returnByValue": True, "contextId": world}
+        answer = await self._ask("Runtime.evaluate", params, times=times)
         result: Any = answer.get("result")
         return result.get("value") if isinstance(result, dict) else None
 
@@ -72,12 +72,12 @@ class PageReader:
 
     async def html(self, most: int) -> str:
         """The whole document as HTML, its doctype too; no shadow trees, no frames. Raises TooLargeError above ``most`` bytes."""
-        # The length first: the text of a document of 100 MB would hold up every page of this browser.
-        length = await self._evaluate("document.documentElement ? document.documentElement.outerHTML.length : 0")
-        if not isinstance(length, int) or length > most:
+        # Its size first: the text of a document of 100 MB would hold up every page of this browser.
+        size = await self._evaluate("forageSize()")
+        if not isinstance(size, int) or size > most:
             raise TooLargeError(f"the document has more than {most} bytes")
         root = await self._root_node()
-        answer = await self._ask("DOM.getOuterHTML", {"nodeId": root.get("nodeId")}, seconds=_LARGE_ANSWER_SECONDS)
+        answer = await self._ask("DOM.getOuterHTML", {"nodeId": root.get("nodeId")}, times=_LARGE)
         html = text_of(answer, "outerHTML")
         if len(html) > most or len(html.encode("utf-8", "surrogatepass")) > most:
             raise TooLargeError(f"the document has more than {most} bytes")
@@ -85,9 +85,7 @@ class PageReader:
 
     async def text(self, most: int) -> str:
         """The text that can be seen. Raises TooLargeError above ``most`` characters."""
-        text = await self._evaluate(
-            f"(t => t.length > {most} ? null : t)(document.body ? document.body.innerText : '')", seconds=_LARGE_ANSWER_SECONDS
-        )
+        text = await self._evaluate(f"(t => t.length > {most} ? null : t)(document.body ? document.body.innerText : '')", times=_LARGE)
         if not isinstance(text, str):
             raise TooLargeError(f"the text has more than {most} characters")
         return text
@@ -100,7 +98,7 @@ class PageReader:
             size: Any = answer.get("cssContentSize")
             width, height = (min(float(size.get(side, 1)), _TALLEST) for side in ("width", "height")) if isinstance(size, dict) else (1, 1)
             params |= {"captureBeyondViewport": True, "clip": {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}}
-        answer = await self._ask("Page.captureScreenshot", params, seconds=_LARGE_ANSWER_SECONDS)
+        answer = await self._ask("Page.captureScreenshot", params, times=_LARGE)
         try:
             return base64.b64decode(text_of(answer, "data"), validate=True)
         except binascii.Error as exc:

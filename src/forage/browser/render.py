@@ -6,24 +6,23 @@ that rendering and nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from types import TracebackType
 from typing import Any, Final, Self
 
 import attrs
-import trio
 
 from forage.browser.options import BrowserOptions
 from forage.browser.page_options import PageOptions
 from forage.browser.pool import BrowserPool, open_pool
 from forage.browser.request_log import PageOutcome, RequestEntry
-from forage.browser.visit import Visit, visit
+from forage.browser.visit import Visit, visit_page
 from forage.egress import Dialer, EgressPolicy, ProxyLimits, ProxyRules, Resolver
 from forage.errors import BrowserError, BrowserErrorCode
 
 __all__ = ["ChromiumRenderer", "RenderResult"]
 
 _DEFAULT_BYTES: Final = 4 * 64 * 1024 * 1024  # four times what a fetch takes of one body
-_CLOSE_SECONDS: Final = 60.0
 _WORDS: Final = {
     PageOutcome.NOT_IDLE: "it had not come to rest at the deadline",
     PageOutcome.TOO_LARGE: "it is too large",
@@ -117,10 +116,11 @@ class ChromiumRenderer:
         self._pool = await self._life.__aenter__()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> bool | None:
-        with trio.move_on_after(_CLOSE_SECONDS, shield=True):  # what the pool does at its end is bounded by itself
-            return await self._life.__aexit__(kind, value, trace)
-        return None
+    def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> Awaitable[bool | None]:
+        # What the pool does at its end is shielded and bounded by itself; its nursery cannot be left within another scope.
+        return self._life.__aexit__(kind, value, trace)
 
     async def render(self, url: str, **changes: Any) -> RenderResult:
         """Render one page. ``changes`` replace options of the renderer for it.
@@ -131,4 +131,4 @@ class ChromiumRenderer:
             raise RuntimeError("the renderer is used outside of its block")
         options = attrs.evolve(self._options, **changes) if changes else self._options
         async with self._pool.browser() as browser:
-            return RenderResult(visit=await visit(browser, url, options))
+            return RenderResult(visit=await visit_page(browser, url, options))

@@ -168,7 +168,7 @@ class CspIssue:
 
 @attrs.frozen(kw_only=True)
 class ConsoleMessage:
-    """One line of the browser's log: what failed to load, what was blocked. Lines that a page writes itself are not kept."""
+    """One line of the browser's log (what failed to load, what was blocked), or an error that a script wrote or threw."""
 
     level: str
     source: str

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from forage.browser.request_log import Viewport
+from forage.browser.world import world_commands
 
 __all__ = ["AUTO_ATTACH", "DOCUMENT_PATTERNS", "HTTPS_PATTERNS", "set_up_commands"]
 
@@ -30,8 +31,13 @@ HTTPS_PATTERNS: Final[dict[str, Any]] = {"patterns": [{"urlPattern": "https://*"
 _FRAMES: Final = frozenset(["page", "iframe"])
 
 
-def set_up_commands(kind: str, *, root: bool, viewport: Viewport, user_agent: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Commands for a target of this kind, in order. Kinds that do not know one of them answer with an error, which means nothing."""
+def set_up_commands(
+    kind: str, *, root: bool, viewport: Viewport, user_agent: str | None, max_dom: int | None
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Commands for a target of this kind, in order. Kinds that do not know one of them answer with an error, which means nothing.
+
+    ``max_dom``: characters of a document that is to be read, None when it is not.
+    """
     yield "Network.enable", {"maxPostDataSize": 0}
     yield "Target.setAutoAttach", _AUTO_ATTACH_BELOW
     yield "Audits.enable", {}
@@ -46,6 +52,7 @@ def set_up_commands(kind: str, *, root: bool, viewport: Viewport, user_agent: st
         yield "Preload.enable", {}
         yield "Fetch.enable", DOCUMENT_PATTERNS
         yield "Emulation.setDeviceMetricsOverride", _metrics(viewport)
+        yield from () if max_dom is None else world_commands(max_dom)
     yield "Runtime.runIfWaitingForDebugger", {}
 
 

@@ -37,13 +37,11 @@ if TYPE_CHECKING:
     from forage.browser.browser import Browser
     from forage.browser.page_options import PageOptions
 
-__all__ = ["Visit", "utc_now", "visit"]
-
-READING_SECONDS: Final = 4.0
-"""How long everything after the deadline of a page may take together; a page that is at rest has longer for each answer."""
+__all__ = ["Visit", "utc_now", "visit_page"]
 
 _LINGER_SECONDS: Final = 0.5
-_OVERALL_SECONDS: Final = 30.0
+_READING_AT_REST: Final = 30  # times as long as one answer may take
+_READING_LATE: Final = 2
 
 
 def utc_now() -> datetime:
@@ -55,6 +53,8 @@ def utc_now() -> datetime:
 class Visit:
     """What came of it. ``outcome`` first: ``html``, ``text``, ``screenshot`` and ``final_url`` are there as far as the page was read.
 
+    ``error`` is the outcome in words, ``code`` the guard's where it refused the document or could not reach it (an `EgressCode`).
+
     ``requests`` is the union of what the browser told and what the guard saw. ``left_for`` are the places where the page tried to go by
     itself, none of which was asked for. ``stopped``: its script had to be ended. ``started_at`` is UTC, ``seconds`` what it took in all.
     """
@@ -62,6 +62,7 @@ class Visit:
     url: str
     outcome: PageOutcome
     error: str | None = None
+    code: str | None = None
     final_url: str | None = None
     status: int | None = None
     html: str | None = None
@@ -95,20 +96,30 @@ class _Read:
     stopped: bool = False
 
 
-async def visit(browser: Browser, url: str, options: PageOptions, *, now: Callable[[], datetime] = utc_now) -> Visit:
+async def visit_page(browser: Browser, url: str, options: PageOptions, *, now: Callable[[], datetime] = utc_now) -> Visit:
     """Visit ``url``. Raises nothing of its own; it may be cancelled at any time."""
     begun = trio.current_time()
     started_at = now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
     def ended(page: Page | None, outcome: PageOutcome, error: str | None, read: _Read) -> Visit:
-        took = round(trio.current_time() - begun, 6)
-        return _visit(url, page, browser.facts, options, read, outcome=outcome, error=error, started_at=started_at, seconds=took)
+        seconds = round(trio.current_time() - begun, 6)
+        made = Visit(
+            url=url,
+            outcome=outcome,
+            error=error,
+            browser=browser.facts,
+            viewport=options.viewport,
+            started_at=started_at,
+            seconds=seconds,
+        )
+        return made if page is None else _seen(made, page, read)
 
     try:
         judge_url(url, options.egress.policy)
     except EgressDeniedError as exc:
         bad = exc.code is EgressCode.INVALID_SCHEME
-        return ended(None, PageOutcome.SCHEME if bad else PageOutcome.FAILED, str(exc), _Read())
+        outcome = PageOutcome.SCHEME if bad else PageOutcome.FAILED
+        return attrs.evolve(ended(None, outcome, str(exc), _Read()), code=exc.code.value)
     page: Page | None = None
     read = _Read()
     try:
@@ -126,7 +137,7 @@ async def visit(browser: Browser, url: str, options: PageOptions, *, now: Callab
 
 async def _steps(page: Page, url: str, options: PageOptions, read: _Read) -> None:
     """All of it, on an open page. How it ends otherwise than well is told to the page."""
-    reader = PageReader(page)
+    reader = PageReader(page, options.answer_seconds)
     try:
         with trio.move_on_after(options.deadline) as loading:
             await _load(page, url, options, reader)
@@ -134,12 +145,13 @@ async def _steps(page: Page, url: str, options: PageOptions, read: _Read) -> Non
         if page.navigation.shown is None:
             page.end(PageOutcome.NOT_IDLE if read.late else PageOutcome.FAILED, page.navigation.error or "its document did not come")
             return
-        with trio.move_on_after(READING_SECONDS if read.late else _OVERALL_SECONDS) as reading:
+        # A page that is late has no more time than it takes to see that it hangs.
+        with trio.move_on_after((_READING_LATE if read.late else _READING_AT_REST) * options.answer_seconds) as reading:
             await _read(page, options, reader, read)
         if reading.cancelled_caught:
             page.end(PageOutcome.HUNG, "it did not answer in time")
         elif options.teardown:
-            await _leave(page)
+            await _leave(page, options)
     except NoAnswerError as exc:
         page.end(PageOutcome.HUNG, str(exc))
     except TooLargeError as exc:
@@ -178,42 +190,30 @@ async def _read(page: Page, options: PageOptions, reader: PageReader, read: _Rea
         read.screenshot = await reader.screenshot(options.screenshot)
 
 
-async def _leave(page: Page) -> None:
+async def _leave(page: Page, options: PageOptions) -> None:
     """Go away, and listen for what the page sends on its way out: the browser tells nothing of it, the guard sees it."""
     page.navigation.finish()
-    await page.call("Page.navigate", {"url": "about:blank"}, seconds=2 * _LINGER_SECONDS)
+    await page.call("Page.navigate", {"url": "about:blank"}, seconds=options.answer_seconds)
     await trio.sleep(_LINGER_SECONDS)
 
 
-def _visit(
-    url: str,
-    page: Page | None,
-    facts: BrowserFacts,
-    options: PageOptions,
-    read: _Read,
-    *,
-    outcome: PageOutcome,
-    error: str | None,
-    started_at: str,
-    seconds: float,
-) -> Visit:
-    """The result as a value. ``page`` is None when none was opened."""
-    result = Visit(url=url, outcome=outcome, error=error, browser=facts, viewport=options.viewport, started_at=started_at, seconds=seconds)
-    if page is None:
-        return result
-    notes, document = page.notes, page.navigation.request_id
+def _seen(made: Visit, page: Page, read: _Read) -> Visit:
+    """The result with all that was seen of the page."""
+    notes, navigation = page.notes, page.navigation
+    document = navigation.request_id
     icons = [NamedRequest(method="GET", url=icon, resource_type="Image", outcome=RequestOutcome.NAMED) for icon in read.icons]
-    requests = unite(page.requests.hops, page.decisions, [*page.named, *icons], document=document, viewport=options.viewport)
-    last = None if document is None else page.requests.latest(document)
+    requests = unite(page.requests.hops, page.decisions, [*page.named, *icons], document=document, viewport=made.viewport)
+    last = next((entry for entry in reversed(requests) if document is not None and entry.request_id == document), None)
     return attrs.evolve(
-        result,
-        final_url=notes.url if page.navigation.shown is not None else None,
+        made,
+        code=navigation.code or (None if last is None else last.code),
+        final_url=notes.url if navigation.shown is not None else None,
         status=None if last is None else last.status,
         html=read.html,
         text=read.text,
         screenshot=read.screenshot,
         requests=requests,
-        left_for=tuple(page.navigation.left_for),
+        left_for=tuple(navigation.left_for),
         csp=tuple(notes.csp),
         console=tuple(notes.console),
         dialogs=tuple(notes.dialogs),
