@@ -6,7 +6,7 @@ that a replay finds the links that the live crawl found.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -49,6 +49,9 @@ _CLOSING = frozenset({SkipReason.RETRY_AFTER_TOO_LONG, SkipReason.HOST_PAUSED})
 """Reasons that hold for all that is left of the host."""
 
 
+_INLINE_BYTES = 128 * 1024
+
+
 class Acquirer(Protocol):
     """How a crawl has one URL. Operational trouble is an outcome, never an exception."""
 
@@ -63,7 +66,11 @@ class Acquirer(Protocol):
 
 def page_source_id(seed_url: str, page_url: str) -> str:
     """The source id under which a crawl keeps a page; the formats fix it, so that other implementations find it."""
-    return f"{encode_uri_component(seed_url.partition('#')[0])}::{page_url}"
+    return _id_prefix(seed_url) + page_url
+
+
+def _id_prefix(seed_url: str) -> str:
+    return f"{encode_uri_component(seed_url.partition('#')[0])}::"
 
 
 @attrs.frozen(kw_only=True)
@@ -73,7 +80,7 @@ class _Reader:
     policy: CrawlPolicy
     user_agent: str
 
-    def page(
+    async def page(
         self,
         entry: Entry,
         snapshot: Snapshot,
@@ -84,7 +91,7 @@ class _Reader:
         soft_404: bool = False,
     ) -> Outcome:
         # Sitemaps alone decide what such a crawl visits: what its pages offer is not looked at.
-        found = PageLinks() if self.policy.discovery == "sitemap" else self._links(snapshot, left_for)
+        found = PageLinks() if self.policy.discovery == "sitemap" else await self._links(snapshot, left_for)
         body = snapshot.raw_bytes if snapshot.raw_bytes is not None else snapshot.body
         page = Page(
             number=entry.number,
@@ -105,19 +112,21 @@ class _Reader:
             warnings=(*warnings, *found.warnings),
             snapshot=snapshot if self.policy.keep_bodies else None,
         )
-        key = dedupe_key(snapshot.url)
-        return Outcome(page=page, links=found.links, covered=() if key == entry.key else (key,))
+        return Outcome(page=page, links=found.links, covered=_covered(entry, (*page.redirects, page.url)))
 
-    def _links(self, snapshot: Snapshot, left_for: Sequence[Link]) -> PageLinks:
+    async def _links(self, snapshot: Snapshot, left_for: Sequence[Link]) -> PageLinks:
         headers = snapshot.headers or {}
         body = snapshot.body if snapshot.rendered else body_bytes(snapshot)
-        found = extract_links(
+        read = partial(
+            extract_links,
             body,
             page_url=snapshot.url,
             content_type=headers.get("content-type"),
             headers=tuple(headers.items()),
             user_agent=self.user_agent,
         )
+        # A large page can be made to take seconds; the answers of other hosts must not wait for it.
+        found = read() if len(body) <= _INLINE_BYTES else await trio.to_thread.run_sync(read, abandon_on_cancel=False)
         return attrs.evolve(found, links=(*found.links, *left_for)) if left_for else found
 
 
@@ -145,18 +154,20 @@ class LiveAcquirer:
         self._reader = _Reader(policy=policy, user_agent=user_agent or DEFAULT_USER_AGENT)
         self._missing = MissingPages(fetcher, user_agent) if policy.soft_404_probe else None
         self._seed_origin = origin_of(seed_url)
+        self._id_prefix = _id_prefix(self._name)
 
     async def acquire(self, entry: Entry) -> Outcome:
         """Fetch, store and read one entry."""
         self._on_host(entry.host)
-        source_id = page_source_id(self._name, entry.url)
+        source_id = self._id_prefix + entry.url
         if units(source_id) > MAX_SOURCE_ID_UNITS:
             return _failed(entry, FetchErrorKind.INVALID_URL, "the URL is too long to be cited: its source id has more than 1024 units")
         source = Source(
             id=source_id,
             # The seed as it was written: what the guard must refuse in a spelling is no longer there once a parser has repaired it.
             url=self._seed.url.partition("#")[0] if entry.number == 0 else entry.url,
-            headers=self._seed.headers if origin_of(entry.url) == self._seed_origin else {},
+            headers=self._seed.headers if self._seed.headers and origin_of(entry.url) == self._seed_origin else {},
+            user_agent=self._seed.user_agent,
         )
         result = await self._fetcher.fetch(
             source,
@@ -170,7 +181,7 @@ class LiveAcquirer:
         stored = await self._keep(result.snapshot, warnings)
         soft_404 = self._missing is not None and await self._missing.matches(entry.url, result.snapshot)
         left_for = _left_for(result)
-        return self._reader.page(entry, result.snapshot, stored=stored, warnings=warnings, left_for=left_for, soft_404=soft_404)
+        return await self._reader.page(entry, result.snapshot, stored=stored, warnings=warnings, left_for=left_for, soft_404=soft_404)
 
     async def _keep(self, snapshot: Snapshot, warnings: list[str]) -> bool:
         if self._store is None:
@@ -181,6 +192,9 @@ class LiveAcquirer:
             await self._store.put(snapshot)
         except ForageError as exc:
             warnings.append(f"store: {exc}")
+            return False
+        except Exception as exc:  # noqa: BLE001 - stores are written by users; a page is not lost for what one of them raises
+            warnings.append(f"store: the page could not be kept ({type(exc).__name__})")
             return False
         return True
 
@@ -216,7 +230,7 @@ class ReplayAcquirer:
             error = result.error
             assert error is not None
             return _failed(entry, error.kind, error.message)
-        return self._reader.page(entry, result.snapshot, stored=True, warnings=())
+        return await self._reader.page(entry, result.snapshot, stored=True, warnings=())
 
     async def discover(self) -> SitemapFinds:
         """Read the kept sitemaps."""
@@ -238,6 +252,13 @@ def _left_for(result: FetchResult) -> tuple[Link, ...]:
     """Where a rendered page tried to go by itself, as links: scope, robots and budgets decide about them as about any other."""
     urls = [url for text in result.left_for if (url := canonical_url(text)) is not None]
     return tuple(Link(kind="navigation", url=url) for url in urls)
+
+
+def _covered(entry: Entry, chain: Iterable[str]) -> tuple[str, ...]:
+    """Keys of the URLs that a chain of redirects went through: all of them count as seen, and none is another page."""
+    urls = (canonical_url(url) for url in chain)
+    keys = dict.fromkeys(dedupe_key(url) for url in urls if url is not None)
+    return tuple(key for key in keys if key != entry.key)
 
 
 def _failed(entry: Entry, kind: FetchErrorKind, message: str) -> Outcome:
@@ -276,7 +297,7 @@ def _refused(entry: Entry, result: FetchResult) -> Outcome:
         redirects=result.redirects,
         warnings=result.warnings,
     )
-    return Outcome(failure=failure, found_skips=found)
+    return Outcome(failure=failure, found_skips=found, covered=_covered(entry, result.redirects))
 
 
 def _notes(entry: Entry, result: FetchResult) -> tuple[str, ...]:

@@ -180,9 +180,16 @@ class Crawl:
             if known is not None:
                 await trio.lowlevel.checkpoint()
                 return known
-        with trio.CancelScope() as scope, self._haltable(scope):
-            outcome = await self._acquirer.acquire(entry)
-            self._fresh.add(entry.number)
+        with trio.CancelScope() as scope:
+            self._working.add(scope)
+            if self._halted is not None:
+                scope.cancel()
+            try:
+                outcome = await self._acquirer.acquire(entry)
+            finally:
+                self._working.discard(scope)
+            if self._record is not None:
+                self._fresh.add(entry.number)
             return outcome
         return Outcome(skip=PageSkip(url=entry.url, reason=self._halted or SkipReason.INTERRUPTED, depth=entry.depth))
 

@@ -10,6 +10,7 @@ Calls block for the length of a small disk write; the engine makes them in a thr
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,6 +28,7 @@ from forage.crawler.frontier import Entry
 from forage.crawler.lanes import Outcome
 from forage.crawler.links import Link
 from forage.crawler.manifest import Page
+from forage.crawler.urls import canonical_url
 from forage.errors import InvalidPolicyError
 
 __all__ = ["CrawlRecord", "Journal", "StateError"]
@@ -41,6 +43,17 @@ CREATE TABLE IF NOT EXISTS outcomes (crawl TEXT NOT NULL, number INTEGER NOT NUL
 CREATE TABLE IF NOT EXISTS pauses (host TEXT PRIMARY KEY, until TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS crawls (crawl TEXT PRIMARY KEY, policy TEXT NOT NULL, started TEXT NOT NULL, sitemaps TEXT) WITHOUT ROWID;
 """
+
+
+_OPENING = {
+    sqlite3.SQLITE_BUSY: "is in use by another crawl",
+    sqlite3.SQLITE_LOCKED: "is in use by another crawl",
+    sqlite3.SQLITE_FULL: "cannot be written: the disk is full",
+    sqlite3.SQLITE_IOERR: "cannot be read or written",
+    sqlite3.SQLITE_READONLY: "cannot be written",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened; give a path in a folder that can be written",
+}
+_STARTED = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z", re.ASCII)
 
 
 class StateError(InvalidPolicyError):
@@ -58,6 +71,9 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
+        given: object = path
+        if not isinstance(given, str | Path) or "\0" in str(given):
+            raise StateError("the path is text or a path")
         try:
             self._db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as exc:
@@ -66,8 +82,7 @@ class Journal:
             self._prepare()
         except sqlite3.Error as exc:
             self._db.close()
-            in_use = "lock" in str(exc)
-            said = "is in use by another crawl" if in_use else "is not a crawl state, or is damaged"
+            said = _OPENING.get(getattr(exc, "sqlite_errorcode", 0) & 0xFF, "is not a crawl state, or is damaged")
             raise StateError(f"the file {said}") from exc
         except BaseException:
             self._db.close()
@@ -103,18 +118,20 @@ class Journal:
 
         Raises InvalidPolicyError when the file knows the seed under another policy: its outcomes would not fit.
         """
-        with self._lock:
+        with self._lock, _as_state_error():
             row = self._db.execute("SELECT policy, started FROM crawls WHERE crawl = ?", (seed,)).fetchone()
             if row is None:
                 self._db.execute("INSERT INTO crawls VALUES (?, ?, ?, NULL)", (seed, policy_digest, started))
                 return CrawlRecord(self, seed, started=started, resumed=False)
         if row[0] != policy_digest:
             raise InvalidPolicyError("state", "a state file that was begun with the same policy; use a new file for a new policy")
+        if _STARTED.fullmatch(str(row[1])) is None:
+            raise StateError("a record is damaged")
         return CrawlRecord(self, seed, started=str(row[1]), resumed=True)
 
     def sitemaps(self, crawl: str) -> SitemapFinds | None:
         """What sitemaps listed when they were read. Raises StateError."""
-        with self._lock:
+        with self._lock, _as_state_error():
             row = self._db.execute("SELECT sitemaps FROM crawls WHERE crawl = ?", (crawl,)).fetchone()
         if row is None or row[0] is None:
             return None
@@ -159,10 +176,13 @@ class Journal:
             self._db.execute("INSERT OR REPLACE INTO pauses VALUES (?, ?)", (host, until.astimezone(UTC).isoformat()))
 
     def pauses(self) -> Sequence[tuple[str, datetime]]:
-        """Hosts and the instants before which they want no request."""
-        with self._lock:
+        """Hosts and the instants before which they want no request. Raises StateError."""
+        with self._lock, _as_state_error():
             rows = self._db.execute("SELECT host, until FROM pauses").fetchall()
-        return [(host, datetime.fromisoformat(until)) for host, until in rows]
+        try:
+            return [(str(host), datetime.fromisoformat(until).astimezone(UTC)) for host, until in rows]
+        except (TypeError, ValueError) as exc:
+            raise StateError("a record is damaged") from exc
 
     def _encode(self, outcome: Outcome) -> str:
         members = self._converter.unstructure(outcome)
@@ -172,11 +192,19 @@ class Journal:
     def _decode(self, text: str) -> Outcome:
         try:
             members: dict[str, Any] = load_json(text)
-            links = tuple(Link(kind=kind, url=url, nofollow=bool(nofollow)) for kind, url, nofollow in members.pop("links"))
+            links = tuple(_link(*row) for row in members.pop("links"))
             outcome: Outcome = self._converter.structure(members, Outcome)
         except Exception as exc:  # cattrs raises groups of whatever the members raised
             raise StateError("a record is damaged") from exc
+        if sum(row is not None for row in (outcome.page, outcome.failure, outcome.skip)) != 1:
+            raise StateError("a record is damaged")
         return attrs.evolve(outcome, links=links)
+
+
+def _link(kind: str, url: str, nofollow: int) -> Link:
+    if canonical_url(url) != url:
+        raise ValueError("not a fetch URL")
+    return Link(kind=str(kind), url=url, nofollow=bool(nofollow))
 
 
 @contextmanager

@@ -66,17 +66,28 @@ class _Lane:
         self._finished: dict[int, Outcome] = {}
         self._learned = 0
         self._decided = 0
-        self._changed = trio.lowlevel.ParkingLot()
+        self._waiting = trio.lowlevel.ParkingLot()  # in the order of their entries, as they came from the queue
+        self._woken = False  # the first of them, which has not run yet
 
     async def decide(self, entry: Entry, decide: Decide) -> Outcome | None:
         """Decide about an entry in the host's order, with the history up to ``entry.host_index - per_host`` and no more."""
-        visible = entry.host_index - self._per_host + 1
-        while self._decided < entry.host_index or not self._learn(visible):
-            await self._changed.park()
+        if self._decided < entry.host_index or not self._may_decide():
+            await self._waiting.park()
+            self._woken = False
         outcome = decide(entry, self._history)
         self._decided += 1
-        self._changed.unpark_all()
+        self._wake()
         return outcome
+
+    def _may_decide(self) -> bool:
+        """Whether what the next decision may see is known."""
+        return self._learn(self._decided - self._per_host + 1)
+
+    def _wake(self) -> None:
+        """Wake the one whose turn it is, and nobody else: with many workers, waking all costs more than their work."""
+        if self._waiting and not self._woken and self._may_decide():
+            self._woken = True
+            self._waiting.unpark()
 
     def _learn(self, visible: int) -> bool:
         while self._learned < visible and self._learned in self._finished:
@@ -86,7 +97,7 @@ class _Lane:
 
     def finish(self, entry: Entry, outcome: Outcome) -> None:
         self._finished[entry.host_index] = outcome
-        self._changed.unpark_all()
+        self._wake()
 
 
 class Lanes:

@@ -22,9 +22,11 @@ from forage.crawler.sniff import Kind, Markup, read_markup
 from forage.crawler.xhtml import NotWellFormedError, read_elements
 from forage.fetch import product_token
 
-__all__ = ["MAX_LINKS", "Link", "PageLinks", "extract_links", "parse_html"]
+__all__ = ["MAX_LINKS", "MAX_LINK_CHARACTERS", "Link", "PageLinks", "extract_links", "parse_html"]
 
 MAX_LINKS = 50_000
+MAX_LINK_CHARACTERS = 4 * 1024 * 1024
+"""Characters of all links of a page together: a long base and short hrefs must not turn a small page into gigabytes."""
 """Links of one page; the rest is dropped with the warning ``too-many-links``."""
 
 _MAX_ELEMENTS = 4 * MAX_LINKS  # among them duplicates and what is no link
@@ -176,6 +178,7 @@ class _Collector:
         self._hrefs: dict[str, str | None] = {}
         self._too_long = False
         self._full = False
+        self._characters = 0
 
     def read_headers(self, headers: Sequence[tuple[str, str]]) -> None:
         refreshes: list[str] = []
@@ -253,7 +256,11 @@ class _Collector:
     def _add(self, kind: str, href: str, *, nofollow: bool = False, delay: float | None = None) -> None:
         url = self._hrefs.get(href, "")
         if url == "":
+            if self._full:
+                return
             url = self._hrefs[href] = self._resolver.resolve(href)
+            self._characters += 0 if url is None else len(url)
+            self._full = self._characters > MAX_LINK_CHARACTERS
         if url is None or url == self._self:
             return
         known = self._found.get(url)

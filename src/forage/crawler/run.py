@@ -20,8 +20,8 @@ import trio
 from forage._codec import dump_compact
 from forage.crawler.acquire import Acquirer, LiveAcquirer, ReplayAcquirer
 from forage.crawler.engine import Crawl
-from forage.crawler.events import CrawlEvent, HostPaused
-from forage.crawler.journal import CrawlRecord, Journal
+from forage.crawler.events import CrawlEvent, CrawlWarning, HostPaused
+from forage.crawler.journal import CrawlRecord, Journal, StateError
 from forage.crawler.manifest import CrawlManifest
 from forage.crawler.policy import CrawlPolicy, Seed, describe_policy
 from forage.crawler.tally import Tally
@@ -78,9 +78,10 @@ async def unwrapped_nursery() -> AsyncIterator[trio.Nursery]:
         async with trio.open_nursery() as nursery:
             yield nursery
     except BaseExceptionGroup as group:
-        if len(group.exceptions) == 1 and not isinstance(group.exceptions[0], BaseExceptionGroup):
-            raise group.exceptions[0] from group.exceptions[0].__cause__
-        raise
+        only = group.exceptions[0] if len(group.exceptions) == 1 else group
+        if isinstance(only, BaseExceptionGroup):
+            raise
+        raise only from only.__cause__
 
 
 class CrawlTools:
@@ -118,8 +119,13 @@ class CrawlTools:
 
     def on_pause(self, host: str, seconds: float) -> None:
         """The fetcher's word that a host asked to be left alone."""
-        if self.journal is not None:
+        if self.journal is None:
+            return
+        try:
             self.journal.pause(host, self.seams.utc_now() + timedelta(seconds=min(seconds, _LONGEST_PAUSE.total_seconds())))
+        except StateError as exc:  # the pause itself holds; only a later process will not know of it
+            for crawl in self._listeners.get(host, ()):
+                crawl.notice(CrawlWarning(message=str(exc)))
 
 
 @asynccontextmanager
