@@ -77,8 +77,9 @@ class Site:
         if isinstance(script, list):
             script = script[min(self.counts[host, path], len(script) - 1)]
         self.counts[host, path] += 1
-        if script.get("generator") == "calendar_months":
-            return _page({"status": 200, "headers": {"content-type": "text/html"}, "body": _month(path)})
+        if "generator" in script:
+            body = _GENERATORS[script["generator"]](path)
+            return _page({"status": 200, "headers": {"content-type": "text/html"}, "body": body})
         if "raw" in script:  # one body byte every 200 ms for an hour
             head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n"
             steps: list[bytes | float] = [head]
@@ -106,6 +107,18 @@ def _month(path: str) -> str:
     year, month = int(fields["y"]), int(fields["m"])
     later = (year + month // 12, month % 12 + 1)
     return f'<a href="/cal?y={later[0]}&m={later[1]}">next</a><a href="/about">about</a>'
+
+
+def _large_page(path: str) -> str:
+    """A tree of 20 MB: nested a little, wide for the most part."""
+    return "<!doctype html><title>t</title>" + "<div><p>some text of the page</p></div>" * (20_000_000 // 39)
+
+
+def _many_links(path: str) -> str:
+    return "<!doctype html><title>t</title>" + "".join(f'<a href="/{n}">x</a>' for n in range(200_000))
+
+
+_GENERATORS = {"calendar_months": _month, "dom_20mb": _large_page, "links_200k": _many_links}
 
 
 @attrs.frozen
