@@ -20,7 +20,7 @@ FLAKE8_ASYNC := --jobs 2 --select ASYNC1,ASYNC2,ASYNC3,ASYNC4 --extend-ignore AS
 UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--only-binary :all: --custom-compile-command "make lock" pyproject.toml
 
-.PHONY: help demo test check lint format types contracts vectors fuzz-egress fuzz-http crash-store stress-store cov lock lock-upgrade system env-run env-dev clean
+.PHONY: help demo test check lint format types contracts vectors stress-crawl fuzz-egress fuzz-http crash-store stress-store cov lock lock-upgrade system env-run env-dev clean
 .DEFAULT_GOAL := help
 
 help:
@@ -32,6 +32,7 @@ help:
 	@echo "make types         mypy --strict"
 	@echo "make vectors       language-neutral vectors; VECTORS=DIR another folder, FILES=\"a.json b.json\" only some"
 	@echo "make cov           the test suite with coverage and its floor"
+	@echo "make stress-crawl  a crawl at every concurrency, cancelled at 200 and killed at 100 random moments; SEED=N"
 	@echo "make fuzz-egress   a million generated URLs, answers and redirects against the guard; SEED=N COUNT=N"
 	@echo "make fuzz-http     a million mutated answers, a hundred thousand mutated pages, sitemaps and robots.txt files; SEED=N COUNT=N"
 	@echo "make crash-store   a writer of a store killed at every system call that touches it"
@@ -102,6 +103,11 @@ crash-store: env-dev system
 
 stress-store: env-dev
 	@$(PY) -m tests.snapshots.stress_store --seconds 60 --seed $(SEED)
+
+# A generated site: one manifest at any concurrency, polite, accounted for; then the same crawls cancelled and killed.
+stress-crawl: env-dev
+	@$(PY) -m tests.crawler.stress --seed $(SEED)
+	@$(PY) -m tests.crawler.kill --seed $(SEED)
 
 cov: env-dev system
 	@rm -f .coverage .coverage.*

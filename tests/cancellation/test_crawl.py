@@ -1,8 +1,9 @@
-"""A crawl with a filesystem store, over real sockets, cancelled at every scheduler step: nothing of it stays anywhere."""
+"""A crawl with a store and a state file, over real sockets, cancelled at every scheduler step and at random moments: nothing stays."""
 
 from __future__ import annotations
 
 import itertools
+import random
 import threading
 from pathlib import Path
 
@@ -13,6 +14,8 @@ import trio.testing
 from forage.crawler import CrawlPolicy, crawl, crawl_stream
 from forage.egress import EgressPolicy
 from forage.snapshots import FilesystemSnapshotStore, resolve_source_ref
+from tests.crawler.stress import assert_clean, cancel_at_random
+from tests.support.generated_site import open_generated_site
 from tests.support.raw_server import RawServer, open_raw_server, page
 from tests.support.stepping import cancel_at_every_step
 
@@ -23,16 +26,10 @@ ROUTES = {
     "/moved": [page(b"", status="302 Found", headers=[("Location", "/b")])],
     "/b": [page(b"<p>b</p>", headers=[("Content-Type", "text/html")])],
 }
-LEFTOVERS = ("*.tmp", "source.lock", "source.lock.break", "*.aside")
 
 
 def policy_for(server: RawServer) -> CrawlPolicy:
     return CrawlPolicy(delay=0.0, concurrency=2, egress=EgressPolicy(test_loopback_origins=(server.origin,)))
-
-
-def assert_clean(root: Path) -> None:
-    left = [str(path.relative_to(root)) for pattern in LEFTOVERS for path in root.rglob(pattern)]
-    assert not left, f"left behind: {left}"
 
 
 @pytest.mark.slow
@@ -43,16 +40,22 @@ async def test_crawl_cancelled_at_every_step_leaves_no_descriptor_task_thread_te
         async def operation() -> None:
             root = next(roots)
             try:
-                await crawl(server.origin, policy_for(server), store=FilesystemSnapshotStore(root))
+                root.mkdir()
+                await crawl(server.origin, policy_for(server), store=FilesystemSnapshotStore(root / "store"), state=root / "state")
             finally:
-                if root.exists():
-                    assert_clean(root)
+                assert_clean(root)
 
         await operation()
         threads = threading.active_count()
         steps = await cancel_at_every_step(operation)
         assert steps > 50
         assert threading.active_count() <= threads + 1
+
+
+@pytest.mark.slow
+async def test_large_crawl_cancelled_at_random_moments_leaves_nothing_and_goes_on(tmp_path: Path) -> None:
+    async with open_generated_site(200, seed=2) as site:
+        await cancel_at_random(site, tmp_path, count=20, rng=random.Random(0))
 
 
 async def test_what_a_cancelled_crawl_acknowledged_resolves(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import trio
 import trio.testing
 
-__all__ = ["cancel_at_every_step", "open_descriptors"]
+__all__ = ["cancel_at_every_step", "open_descriptors", "settle"]
 
 _MOST_STEPS = 5_000
 
@@ -40,7 +40,7 @@ def open_descriptors() -> set[str]:
     return found
 
 
-async def _settle() -> None:
+async def settle() -> None:
     """Let tasks that were not part of the operation (servers) finish what the cancellation set off."""
     for _ in range(5):
         await trio.testing.wait_all_tasks_blocked(0.001)
@@ -49,7 +49,7 @@ async def _settle() -> None:
 async def cancel_at_every_step(operation: Callable[[], Awaitable[object]], *, every: int = 1) -> int:
     """The number of steps at which ``operation`` was cancelled. ``every``: cancel at each n-th step only."""
     await operation()  # what is made once (threads, caches) is there before the first count
-    await _settle()
+    await settle()
     gc.collect()
     gc.freeze()  # what lives now is not searched again after every step
     try:
@@ -68,7 +68,7 @@ async def _cancel_at_each(operation: Callable[[], Awaitable[object]], every: int
                 await operation()
             finally:
                 trio.lowlevel.remove_instrument(instrument)
-        await _settle()
+        await settle()
         gc.collect()
         assert open_descriptors() == descriptors, f"a descriptor stays open after a cancellation at step {step}"
         assert trio.lowlevel.current_statistics().tasks_living == tasks, f"a task stays after a cancellation at step {step}"
