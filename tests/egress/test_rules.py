@@ -7,6 +7,7 @@ import itertools
 import re
 import ssl
 import string
+from collections.abc import Callable
 
 import attrs
 import pytest
@@ -582,6 +583,60 @@ def test_judge_gives_the_same_verdicts_and_remembers_those_that_pass() -> None:
             judge.answers(answers("10.0.0.1"), "a.example")
     passed = judge.answers(answers("93.184.216.34"), "a.example")
     assert judge.answers(answers("93.184.216.34"), "b.example") is passed
+
+
+OPENED = EgressPolicy(allow_networks=("10.0.0.0/8",), ports=(8080,), test_loopback_origins=("http://127.0.0.1:4173", "http://[::1]:8080"))
+ORIGINS = ["http://a.example", "https://a.example", "http://a.example:8080", "http://a.example:80", "HTTP://a.example", "http://a.example."]
+ORIGINS += [
+    "http://10.0.0.1",
+    "http://127.0.0.1:4173",
+    "http://127.0.0.1",
+    "http://[::1]:8080",
+    "http://[2001:4860:4860::8888]",
+    "http://0x7f.1",
+]
+ORIGINS += [
+    "http://u@a.example",
+    "http://A.example",
+    "//a.example",
+    "http:/a.example",
+    "http://xn--a.example",
+    "http://localhost",
+    "http://a.b:0",
+]
+CLEAN = "abZ09-_.~!$&'()*+,;=:@/%?#"
+
+
+def verdict(judge: Callable[[str], JudgedUrl], text: str) -> object:
+    try:
+        return judge(text)
+    except EgressDeniedError as exc:
+        return exc.code, exc.host, exc.rule
+
+
+@given(st.lists(st.tuples(st.sampled_from(ORIGINS), st.text(alphabet=CLEAN, max_size=12) | st.text(max_size=6)), max_size=6))
+@example([("http://a.example", "/"), ("http://a.example", "//b/c?d=/.."), ("http://a.example", "/a?'")])
+@example([("http://a.example", "/"), ("http://a.example", "/a/./b"), ("http://a.example", "/%2e/b"), ("http://a.example", "@b.example/")])
+def test_a_judge_with_a_memory_says_what_one_without_would(urls: list[tuple[str, str]]) -> None:
+    judge = Judge(OPENED)
+    for origin, rest in urls:
+        for text in (f"{origin}/", f"{origin}{rest}", f"{origin}/{rest}"):
+            judged = verdict(judge.url, text)
+            assert judged == verdict(lambda text: judge_url(text, OPENED), text)
+            assert not isinstance(judged, JudgedUrl) or judge.has(judged)
+
+
+def test_a_long_url_of_a_known_origin_is_refused_all_the_same() -> None:
+    judge = Judge(DEFAULT)
+    judge.url("http://a.example/")
+    with pytest.raises(EgressDeniedError):
+        judge.url("http://a.example/" + "x" * 16_368)
+
+
+def test_a_judgement_made_elsewhere_is_not_ours() -> None:
+    judge = Judge(DEFAULT)
+    judge.url("http://a.example/")
+    assert not judge.has(judge_url("http://a.example/", DEFAULT))
 
 
 def test_judge_forgets_the_least_recently_used() -> None:

@@ -30,6 +30,10 @@ _MOST_HELD_ANSWERS: Final = 64  # so that no page or name server fills the memor
 _EDGES: Final = "".join(map(chr, range(0x21)))  # C0 controls and space
 AUTHORITY: Final = re.compile(r"https?://(?![/\\])([^/?#\\]*)(\\?)", re.ASCII | re.IGNORECASE)
 _VANISHING: Final = re.compile(r"[\x00-\x20\x7f-\xa0]")
+# An origin, and a path and query of characters that the parser leaves alone; dot segments are excluded where it is used.
+_CLEAN: Final = re.compile(
+    r"(https?://[A-Za-z0-9.:\[\]-]{1,260})(/[A-Za-z0-9_.~!$&'()*+,;=:@/-]*(?:\?[A-Za-z0-9_.~!$&()*+,;=:@/?%-]*)?)", re.ASCII
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -228,6 +232,7 @@ class Judge:
     def __init__(self, policy: EgressPolicy, *, urls: int = 1024, answers: int = 1024) -> None:
         self.policy = policy
         self._urls: _Memo[str, JudgedUrl] = _Memo(urls)
+        self._origins: _Memo[str, JudgedUrl] = _Memo(urls)  # a URL of each origin that passed
         self._answers: _Memo[tuple[tuple[str, ...], tuple[str, ...]], tuple[EgressAddress, ...]] = _Memo(answers)
 
     def url(self, text: str) -> JudgedUrl:
@@ -235,10 +240,41 @@ class Judge:
         known = self._urls.get(text) if type(text) is str else None
         if known is not None:
             return known
-        judged = judge_url(text, self.policy)
+        judged = self._of_known_origin(text) if type(text) is str else None
+        if judged is None:
+            judged = judge_url(text, self.policy)
+            if len(judged.url) <= _LONGEST_HELD_URL:
+                self._origins.put(judged.origin, judged)
         if len(judged.url) <= _LONGEST_HELD_URL:
             self._urls.put(judged.url, judged)
         return judged
+
+    def has(self, judged: JudgedUrl) -> bool:
+        """Whether this very verdict is one of ours, and still remembered."""
+        return self._urls.get(judged.url) is judged
+
+    def _of_known_origin(self, text: str) -> JudgedUrl | None:
+        """The verdict on a URL of an origin that passed before, where nothing but the origin is left to be judged; else None.
+
+        A verdict is about scheme, host and port. What follows is data, if the parser would leave it as it is: then the URL is told
+        from its neighbour by text. Property tests hold this against `judge_url`.
+        """
+        clean = _CLEAN.fullmatch(text) if len(text) <= LONGEST_URL else None
+        if clean is None or "/." in clean[2]:
+            return None
+        known = self._origins.get(clean[1])
+        if known is None:
+            return None
+        return JudgedUrl(
+            url=text,
+            scheme=known.scheme,
+            host=known.host,
+            port=known.port,
+            target=clean[2],
+            host_header=known.host_header,
+            literal=known.literal,
+            loopback_origin=known.loopback_origin,
+        )
 
     def answers(self, answers: DnsAnswers, host: str) -> tuple[EgressAddress, ...]:
         """As `judge_answers`. Verdicts on addresses and aliases do not depend on ``host``, which only errors show."""

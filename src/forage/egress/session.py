@@ -182,6 +182,8 @@ class EgressSession:
         """
         if isinstance(target, str):
             return self._judge.url(target)
+        if self._judge.has(target):
+            return target
         root = self._roots.get(target.host_header)
         if root is None or root.scheme != target.scheme:
             root = self._judge.url(f"{target.scheme}://{target.host_header}/")
