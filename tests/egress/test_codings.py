@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forage.egress.codings import BodyDecoder
+from forage.egress.decoders import MAX_MEMBERS
 from forage.errors import FetchError, FetchErrorKind, ResponseTooLargeError
 from tests.support.bombs import BOMBS
 
@@ -232,6 +233,54 @@ print(peak() - before)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.stderr == ""
     assert int(done.stdout) < 32 * 1024
+
+
+EMPTY_PARTS = {
+    "gzip": gzip.compress(b"", mtime=0),
+    "zstd": zstd.compress(b""),
+    "zstd skippable": b"\x50\x2a\x4d\x18\x00\x00\x00\x00",
+}
+
+
+@pytest.mark.parametrize("part", EMPTY_PARTS)
+def test_a_body_in_more_parts_than_any_writer_makes_is_a_decode_error(part: str) -> None:
+    coding = part.partition(" ")[0]
+    data = EMPTY_PARTS[part] * MAX_MEMBERS
+    assert decode(coding, data, size=65_536) == (b"", [])
+    with pytest.raises(FetchError) as caught:
+        decode(coding, data + EMPTY_PARTS[part], size=65_536)
+    assert caught.value.kind is FetchErrorKind.DECODE_ERROR
+
+
+@pytest.mark.parametrize("part", EMPTY_PARTS)
+def test_parts_that_hold_nothing_are_steps_all_the_same(part: str) -> None:
+    """Whoever reads lets others run between two steps: a few KB that unfold to nothing must not keep every other task waiting."""
+    decoder = BodyDecoder([part.partition(" ")[0].encode(), b"gzip"], 1 << 24)
+    assert sum(1 for _ in decoder.feed(gzip.compress(EMPTY_PARTS[part] * 5_000))) >= 5_000
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "zstd"])
+def test_what_is_dropped_behind_a_stream_is_a_step_for_each_piece(coding: str) -> None:
+    decoder = BodyDecoder([coding.encode(), b"gzip"], 1 << 25)
+    steps = list(decoder.feed(gzip.compress(PACK[coding](b"x") + bytes(1 << 24))))
+    assert b"".join(steps) == b"x"
+    assert len(steps) >= 64
+
+
+def test_a_large_stream_behind_a_small_one_and_small_ones_behind_it() -> None:
+    large = bytes(range(256)) * 8_192
+    for coding in ("gzip", "zstd"):
+        data = PACK[coding](b"a") + PACK[coding](large) + PACK[coding](b"b") * 50
+        assert decode(coding, data) == (b"a" + large + b"b" * 50, [])
+
+
+@pytest.mark.parametrize("cut", range(1, 12))
+def test_a_skippable_frame_cut_short_is_a_decode_error(cut: int) -> None:
+    data = zstd.compress(TEXT) + b"\x5a\x2a\x4d\x18\x04\x00\x00\x00abcd"[:cut]
+    if cut < 4:
+        assert decode("zstd", data, size=5) == (TEXT, ["content-encoding-trailing"])
+    else:
+        refused("zstd", data)
 
 
 @given(st.binary(max_size=300), st.sampled_from(sorted(PACK)), st.integers(1, 60))

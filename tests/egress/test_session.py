@@ -646,3 +646,27 @@ def test_a_page_is_never_returned_for_another(plan: list[str], cuts: list[int]) 
                 await trio.sleep(0.01)
 
     trio.run(crawl, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+async def test_a_body_that_unfolds_to_nothing_lets_others_run_and_deadlines_hold() -> None:
+    skippable = b"\x50\x2a\x4d\x18\x00\x00\x00\x00"
+    answer = ok(gzip.compress(skippable * 9_000), "Content-Encoding: zstd, gzip")
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with open_network(answering(answer, answer)) as network:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(others)
+            assert (await network.get()).body == b""
+            nursery.cancel_scope.cancel()
+        assert turns > 500
+        async with network.session.open_exchange(URL) as opened:
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await opened.piece()
+            assert scope.cancelled_caught

@@ -25,9 +25,10 @@ class BodyDecoder:
     """Undoes the codings of one body, the last one applied first.
 
     ``codings`` are the lower-case names in the order of the header; names that are no coding known here pass the bytes through with
-    the warning ``content-encoding-unknown``. ``limit`` bounds the bytes that come out of each layer. ``feed`` and ``finish`` give pieces
-    and raise ResponseTooLargeError, or FetchError (DECODE_ERROR) for a stream that is broken, cut short or wrapped too often. A body
-    without any bytes is never an error.
+    the warning ``content-encoding-unknown``. ``limit`` bounds the bytes that come out of each layer. ``feed`` and ``finish`` give pieces,
+    and an empty one for each step of work that gave nothing, so that a caller can let others run meanwhile. They raise
+    ResponseTooLargeError, or FetchError (DECODE_ERROR) for a stream that is broken, cut short, in too many parts or wrapped too often. A
+    body without any bytes is never an error.
     """
 
     __slots__ = ("_layers", "_limit", "_seen", "_totals", "warnings")
@@ -65,15 +66,16 @@ class BodyDecoder:
             yield from pieces
             return
         for piece in pieces:
-            yield from self._through(depth + 1, self._counted(depth, self._layers[depth].feed(piece)))
+            if piece:
+                yield from self._through(depth + 1, self._counted(depth, self._layers[depth].feed(piece)))
+            yield b""  # a step, whatever became of it: layers may swallow millions of bytes
 
     def _counted(self, depth: int, pieces: Iterator[bytes]) -> Iterator[bytes]:
         for piece in pieces:
             self._totals[depth] += len(piece)
             if self._totals[depth] > self._limit:
                 raise ResponseTooLargeError(self._limit)
-            if piece:
-                yield piece
+            yield piece
 
     def finish(self) -> Iterator[bytes]:
         """The last pieces, once the whole body was fed."""

@@ -23,7 +23,7 @@ from forage.errors import FetchError, ResponseTooLargeError
 
 __all__ = ["Connection", "OpenExchange", "Received"]
 
-_PIECES_PER_CHECKPOINT = 16
+_STEPS_PER_CHECKPOINT = 16
 _REDIRECTS = frozenset([301, 302, 303, 307, 308])
 _REDIRECT_BODY = 65_536  # bytes of a redirect's body that are read, and dropped, to keep the connection
 _REDIRECT_SECONDS = 0.25  # how long to wait for them: about what a new TLS connection would cost
@@ -102,7 +102,7 @@ class OpenExchange:
         self._pending: Iterator[bytes] = iter(())
         self._ended = False
         self._closed = False
-        self._given = 0
+        self._steps = 0
         connection.used = True
 
     @property
@@ -169,7 +169,8 @@ class OpenExchange:
         while True:
             for piece in self._pending:
                 await self._breathe()
-                return piece
+                if piece:
+                    return piece
             if self._ended:
                 return b""
             data = await self._exchange.receive_body()
@@ -181,9 +182,9 @@ class OpenExchange:
             self._pending = self._decoded(data) if data else self._last_pieces()
 
     async def _breathe(self) -> None:
-        """Let others run now and then: a small body may unfold into many pieces without any wait for the network."""
-        self._given += 1
-        if self._given % _PIECES_PER_CHECKPOINT == 0:
+        """Let others run now and then: a small body may unfold into many pieces, empty ones too, without any wait for the network."""
+        self._steps += 1
+        if self._steps % _STEPS_PER_CHECKPOINT == 0:
             await trio.lowlevel.checkpoint()
 
     def _prepare(self) -> None:
@@ -205,6 +206,7 @@ class OpenExchange:
             return
         for piece in self._transfer.feed(data):
             yield from self._content_pieces(piece)
+            yield b""  # a step of the transfer coding, whatever the content coding made of it
 
     def _count(self, data: bytes) -> None:
         self._encoded_bytes += len(data)
