@@ -73,6 +73,7 @@ class Acquisition:
         self._warnings = warnings
         self._cookies = HopCookies()
         self._redirects: list[str] = []
+        self._last_url: str | None = None
         self._left_for: tuple[str, ...] = ()
         self._requests = 0
         self._robots_notes: dict[str, None] = {}
@@ -95,6 +96,7 @@ class Acquisition:
             error=error,
             warnings=tuple(self._warnings),
             redirects=tuple(self._redirects),
+            last_url=self._last_url,
             left_for=self._left_for,
             facts=None if last is None else last.facts,
             raw_headers=None if last is None or last.status is None else last.headers,
@@ -173,6 +175,7 @@ class Acquisition:
             headers = (*self._without_conditions(headers), *validators.headers)
         self._sent_validators = validators
         keep_errors = self._tools.settings.keep_error_bodies
+        self._last_url = target.url
         wanted = Wanted(of=_is_page_or_error if keep_errors else _is_page, limit=self._choices.max_response_bytes)
         answer, sent = await self._tools.sender.send(
             target, self._with_cookies(target, headers), wanted, page=True, warnings=self._warnings
