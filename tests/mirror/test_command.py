@@ -18,7 +18,8 @@ import trio
 
 from forage.cli import mirror as command
 from forage.egress import EgressSession
-from forage.errors import InvalidPolicyError
+from forage.errors import EgressDeniedError, InvalidPolicyError
+from forage.mirror import CacheRoot, Site, open_mirror_server
 from forage.mirror.archive import GuardedArchive, archive_egress
 from forage.mirror.demo_web import captures, document_url
 from forage.mirror.fixpoint import crawl
@@ -185,9 +186,37 @@ async def test_explain_of_what_is_not_there(tmp_path: Path) -> None:
     assert "absent" in (await forage("explain", "--root", tmp_path, DEEP)).out
 
 
+async def test_a_spot_check_needs_keys_and_a_browser() -> None:
+    wrong = await forage("spot-check", "http://127.0.0.1:1/", DEEP, "nonsense")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "nonsense" in wrong.err
+    missing = await forage("spot-check", "--browser-cmd", "no-such-browser", "http://127.0.0.1:1/", DEEP)
+    assert (missing.code, missing.out) == (10, "")
+
+
+async def test_a_spot_check_reaches_no_mirror_on_an_inner_network() -> None:
+    with pytest.raises(EgressDeniedError):
+        await forage("spot-check", "http://10.0.0.1/", DEEP)
+
+
+@pytest.mark.slow
+async def test_a_spot_check_tells_what_it_found(tmp_path: Path) -> None:
+    async with mirrored(tmp_path, "plain"):
+        held = frozenset(CacheRoot(tmp_path).load_corpus())
+        async with open_mirror_server(Site(CacheRoot(tmp_path), held=held)) as server:
+            done = await forage("spot-check", "--min-wait", "0", server.url, document_url("plain"), document_url("absent"))
+            as_json = await forage("spot-check", "--min-wait", "0", "--json", server.url, document_url("plain"))
+    assert done.code == 1
+    assert done.out.splitlines()[0].startswith("ok  ")
+    assert "answered with 404" in done.out
+    assert (as_json.code, as_json.json[0]["ok"]) == (0, True)
+
+
+@pytest.mark.slow
 async def test_the_demonstration_ends_well() -> None:
-    done = await forage("demo")
+    done = await forage("demo", "--min-wait", "0")
     assert done.code == 0, done.out
+    assert done.out.count("verified ") == 5
     assert done.out.count("http://site.example.org/") == 5
     assert "0 findings on disk" in done.out
 

@@ -26,7 +26,7 @@ BROWSER_MISSING = 10
 INTERRUPTED = 11
 _SAFE_INTEGER = 2**53 - 1
 _STATIC_ONLY = "static-only: nothing is rendered, so nothing is verified; what scripts ask for stays unknown"
-_INSPECTIONS = ("verify", "status", "explain", "serve", "demo")
+_INSPECTIONS = ("verify", "status", "explain", "serve", "spot-check", "demo")
 
 
 class UsageError(Exception):
@@ -50,7 +50,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     commands = parser.add_subparsers(dest="mirror_command", required=True, metavar="COMMAND")
     _add_crawl(commands)
     for name in _INSPECTIONS:
-        import_module(f"forage.cli.mirror_{name}").add_parser(commands)
+        _module(name).add_parser(commands)
 
 
 def _add_crawl(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -85,8 +85,12 @@ async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Run one mirror command; see each one's help for its exit codes."""
     if args.mirror_command == "crawl":
         return await run_crawl(args, out, err, default_tools())
-    code = await import_module(f"forage.cli.mirror_{args.mirror_command}").run(args, out, err)
+    code = await _module(args.mirror_command).run(args, out, err)
     return int(code)
+
+
+def _module(command: str) -> Any:
+    return import_module(f"forage.cli.mirror_{command.replace('-', '_')}")
 
 
 def default_tools() -> Tools:

@@ -19,7 +19,7 @@ from forage.mirror.policy import EscapePolicy
 from forage.mirror.probe import CspFinding, RenderReport
 from forage.mirror.sidecar import DynamicEntry, Sidecar
 
-__all__ = ["Assessment", "Holdings", "Reason", "assess", "csp_findings", "document_served", "keys_in_question"]
+__all__ = ["Assessment", "Holdings", "Reason", "assess", "csp_findings", "document_served", "judge_csp", "keys_in_question"]
 
 _LONGEST_LINE: Final = 200
 _UNEXPLAINING: Final = frozenset([RequestClass.LOCAL_HIT, RequestClass.LOCAL_NOISE, RequestClass.INERT])
@@ -137,7 +137,7 @@ def assess(
     findings = gather(sightings, first_seen)
     unlocalized, stale, terminal = _held_abroad(findings, holdings)
     known = set(recorded)
-    csp, sanctioned = _csp(csp_findings(report), sightings, report.navigations, policy)
+    csp, sanctioned = judge_csp(csp_findings(report), sightings, report.navigations, policy)
     return Assessment(
         served=report.failure is None and document_served(key, report, served, logged=logged),
         unproved=report.failure or report.unsettled,
@@ -184,7 +184,7 @@ def csp_findings(report: RenderReport) -> tuple[CspFinding, ...]:
     return report.csp + tuple(CspFinding(message=line, url=quoted_url(line)) for line in lines)
 
 
-def _csp(
+def judge_csp(
     found: Iterable[CspFinding], sightings: Sequence[Sighting], navigations: Iterable[str], policy: EscapePolicy
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Violations that count, and those that the policy sanctions. One whose URL is told of already is the same finding."""

@@ -33,7 +33,7 @@ from forage.browser import (
     open_pool,
     probe_document,
 )
-from forage.egress import only
+from forage.egress import EgressPolicy, ProxyRules, only
 from forage.errors import BrowserLostError, BrowserMissingError
 from forage.mirror.leaks import url_origin
 from forage.mirror.probe import CspFinding, RenderReport, RequestRecord
@@ -62,6 +62,7 @@ class BrowserProbe:
     """Renders documents in Chromium, ``together`` at once (by default one for each processor, at most 4).
 
     ``browser`` says which program and how it is contained; by default the full one where it is installed, as icons are requests, too.
+    ``egress`` None: documents are served on loopback; a policy: wherever it lets them be. Only their own origin passes either way.
     ``viewports``: a document is rendered once for each, and the requests of all count. ``min_wait``, ``quiet`` and ``deadline`` in seconds,
     as in `ProbeOptions`. Raises InvalidPolicyError.
     """
@@ -70,6 +71,7 @@ class BrowserProbe:
         self,
         browser: BrowserOptions | None = None,
         *,
+        egress: EgressPolicy | None = None,
         viewports: Iterable[Viewport] = (Viewport(),),
         min_wait: float = 4.0,
         quiet: float = 0.5,
@@ -77,6 +79,7 @@ class BrowserProbe:
         together: int | None = None,
     ) -> None:
         self._browser = BrowserOptions(prefer="full") if browser is None else browser
+        self._egress = egress
         self._options = ProbeOptions(
             abort_hosts=ARCHIVE_FAMILY, viewports=tuple(viewports), min_wait=min_wait, quiet=quiet, deadline=deadline
         )
@@ -110,7 +113,7 @@ class BrowserProbe:
             async with open_pool(self._browser, pages=self._together) as pool:
                 async with pool.browser():
                     pass
-                yield _Session(pool, self._options)
+                yield _Session(pool, self._options, self._egress)
                 over = True
         except LeftBehindError as exc:
             if not over:
@@ -125,10 +128,13 @@ class _Session:
 
     pool: BrowserPool
     options: ProbeOptions
+    egress: EgressPolicy | None
 
     async def render(self, url: str) -> RenderReport:
         """Render and report. A browser that is lost is replaced, once: another document may have taken it down. Raises BrowserError."""
-        options = attrs.evolve(self.options, egress=only(url_origin(url)))
+        origin = url_origin(url)
+        rules = only(origin) if self.egress is None else ProxyRules(policy=self.egress, origins=(origin,))
+        options = attrs.evolve(self.options, egress=rules)
         for attempt in range(1, _ATTEMPTS + 1):
             async with self.pool.browser() as browser:
                 log = await probe_document(browser, url, options)
