@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import attrs
 import pytest
@@ -379,6 +379,39 @@ async def test_request_that_readers_could_see_differently_is_closed_without_an_a
     assert answer in (b"", b"<reset>")
     assert [(event.decision, event.code) for event in place.events] == [("refused", "MALFORMED_REQUEST")]
     assert place.dialer.dialled == []
+
+
+async def test_chunked_body_that_goes_wrong_behind_good_bytes_is_refused_however_it_comes() -> None:
+    async with open_place() as place, await place.open() as stream:
+        await stream.send_all(b"POST http://site.test/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\nxyz\r\n")
+        await trio.sleep(0.05)
+        with suppress(trio.BrokenResourceError):
+            await stream.send_all(b"0\r\n\r\n")
+        assert await read_all(stream) in (b"", b"<reset>")
+        await place.settled()
+        assert [(decision, code) for decision, code, _ in place.decisions] == [("refused", "MALFORMED_REQUEST")]
+        assert place.dialer.dialled == []
+
+
+async def test_target_that_takes_nothing_and_floods_interim_answers_loses_the_connection() -> None:
+    sent = 0
+
+    async def flood(stream: trio.SocketStream) -> None:
+        nonlocal sent
+        with suppress(trio.BrokenResourceError):
+            while True:
+                await stream.send_all(b"HTTP/1.1 100 Continue\r\n\r\n" * 100)
+                sent += 1
+
+    async with trio.open_nursery() as nursery, open_place() as place:
+        listeners = await nursery.start(trio.serve_listeners, flood, await trio.open_tcp_listeners(0, host="127.0.0.1"))
+        place.dialer.servers[PUBLIC] = listeners[0].socket.getsockname()
+        answer = await place.ask(b"POST http://site.test/ HTTP/1.1\r\nContent-Length: 8000000\r\n\r\n" + bytes(8_000_000))
+        assert answer in (b"", b"<reset>")
+        await place.settled()
+        assert [event.decision for event in place.events if event.event == "decision"] == ["allowed"]
+        assert place.outcomes == ["upstream-lost"]
+        nursery.cancel_scope.cancel()
 
 
 async def test_tunnel_with_a_body_is_refused() -> None:

@@ -125,7 +125,7 @@ async def test_a_connection_is_kept_and_says_so() -> None:
     assert network.wire.dialled == [FOUR]
 
 
-async def test_the_last_connection_used_is_taken_first() -> None:
+async def test_the_last_connection_used_is_taken_first(autojump_clock: trio.testing.MockClock) -> None:
     order: list[int] = []
 
     def numbered(number: int) -> Handler:
@@ -375,6 +375,42 @@ async def test_an_early_answer_to_a_large_request_is_read_and_ends_the_connectio
         received = await network.session.exchange(URL, method="POST", body=b"x" * 1_000_000)
         assert (received.status, received.body) == (413, b"too large")
         assert (await network.get()).body == b"2"
+
+
+@pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 100 Continue\r\n\r\n"])
+async def test_an_early_answer_that_comes_in_bits_ends_the_sending_at_its_first_bits(begun: bytes) -> None:
+    async def refusing(peer: MemoryPeer) -> None:
+        await peer.request()
+        answer = begun + ok(b"too large", status="413 Content Too Large")
+        for at in range(0, len(answer), 5):
+            peer.send(answer[at : at + 5])
+            await trio.testing.wait_all_tasks_blocked()
+
+    async with open_network(refusing, room=4_096) as network:
+        with trio.fail_after(5):
+            received = await network.session.exchange(URL, method="PUT", body=bytes(100_000))
+        assert (received.status, received.body) == (413, b"too large")
+
+
+@pytest.mark.parametrize(
+    "flood", [b"HTTP/1.1 100 Continue\r\n\r\n" * 2_600, b"HTTP/1.1 102 Processing\r\nX: " + b"x" * 60_000], ids=["heads", "one head"]
+)
+async def test_a_peer_that_takes_nothing_and_floods_interim_answers_is_a_protocol_error(flood: bytes) -> None:
+    sent = 0
+
+    async def flooding(peer: MemoryPeer) -> None:
+        nonlocal sent
+        while sent < 1 << 24:
+            peer.send(flood if not sent else flood[-60_000:])
+            sent += len(flood)
+            await trio.testing.wait_all_tasks_blocked()
+
+    async with open_network(flooding, room=4_096) as network:
+        with trio.fail_after(5), pytest.raises(FetchError) as caught:
+            await network.session.exchange(URL, method="PUT", body=bytes(100_000))
+        assert caught.value.kind is FetchErrorKind.PROTOCOL
+        assert sent < 200_000
+        assert network.wire.open == []
 
 
 async def test_a_large_request_goes_out_whole_past_interim_answers() -> None:

@@ -91,6 +91,11 @@ class HeadReader:
         self._searched = 0
         self.rest = b""
 
+    @property
+    def start(self) -> bytes:
+        """The first bytes, as far as they came, of a head that is not whole yet."""
+        return bytes(self._buffer[:16])
+
     def feed(self, data: bytes) -> bytes | None:
         if not self._buffer:
             self._buffer = data  # the usual case: the head is whole in the first block

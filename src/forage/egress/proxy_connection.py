@@ -195,6 +195,8 @@ class ClientConnection:
                 if size > most:
                     raise LimitReachedError("body-bytes")
                 pieces.append(piece)
+                if reader.failure is not None:
+                    raise reader.failure
                 if reader.done:
                     return b"".join(pieces)
                 rest = await self._peer.receive()

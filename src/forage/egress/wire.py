@@ -23,7 +23,7 @@ from forage.errors import FetchError, FetchErrorKind
 __all__ = ["Connected", "HttpExchange", "Wire"]
 
 _BLOCK = 65_536  # bytes asked of the kernel at once
-_BLOCKS_PER_CHECKPOINT = 16  # a peer that is always ready must not keep other tasks and deadlines waiting
+_BLOCKS_PER_CHECKPOINT = 4  # a peer that is always ready, with chunks of a byte each, must not keep others and deadlines waiting
 _INTERIM = b"HTTP/1.1 1"
 _MAX_INTERIM = 16  # 1xx responses before the real one; real servers send one or two
 
@@ -57,7 +57,7 @@ class HttpExchange:
     deadline while there is progress.
     """
 
-    __slots__ = ("_blocks", "_body", "_channel", "_on_bytes", "_rest", "_sent", "began", "framing", "head", "interim")
+    __slots__ = ("_blocks", "_body", "_channel", "_on_bytes", "_reader", "_rest", "_sent", "began", "framing", "head", "interim")
 
     head: ResponseHead
     framing: Framing
@@ -65,6 +65,7 @@ class HttpExchange:
     def __init__(self, channel: Channel, on_bytes: Callable[[int], None] | None = None) -> None:
         self._channel = channel
         self._on_bytes = on_bytes
+        self._reader = HeadReader()
         self._rest = b""
         self._blocks = 0
         self._sent = False
@@ -77,41 +78,42 @@ class HttpExchange:
         taken = self._channel.send(request)
         if taken == len(request):
             self._sent = True
+            head = None
         else:
-            await self._send_slowly(request, taken)
-        if not self._rest:
+            head = await self._send_slowly(request, taken)
+        if head is None:
             await self._channel.readable()
-        head = await self._final_head()
+            head = await self._final_head()
         self.head = head
         self.framing = body_framing(head, method)
         self._body = self.framing.reader()
         return head
 
     async def _final_head(self) -> ResponseHead:
-        rest, self._rest = self._rest, b""
         while True:
-            raw, rest = await self._one_head(rest)
+            data = await self._receive()
+            if not data:
+                raise FetchError(FetchErrorKind.NETWORK, "the connection was closed before an answer was complete")
+            head = self._take(data)
+            if head is not None:
+                return head
+
+    def _take(self, data: bytes) -> ResponseHead | None:
+        """The head of the answer once ``data`` completes it; what follows is the rest. Interim answers are counted and dropped."""
+        self.began = True
+        while data:
+            raw = self._reader.feed(data)
+            if raw is None:
+                return None
+            data, self._reader = self._reader.rest, HeadReader()
             head = parse_head(raw)
             if head.status >= 200:
-                self._rest = rest
+                self._rest = data
                 return head
             self.interim += 1
             if head.status == 101 or self.interim > _MAX_INTERIM:
                 raise FetchError(FetchErrorKind.PROTOCOL, "the answer is an upgrade nobody asked for, or interim answers without end")
-
-    async def _one_head(self, begun: bytes) -> tuple[bytes, bytes]:
-        reader = HeadReader()
-        raw = None
-        if begun:
-            self.began = True
-            raw = reader.feed(begun)
-        while raw is None:
-            data = await self._receive()
-            if not data:
-                raise FetchError(FetchErrorKind.NETWORK, "the connection was closed before an answer was complete")
-            self.began = True
-            raw = reader.feed(data)
-        return raw, reader.rest
+        return None
 
     async def receive_body(self) -> bytes:
         """The next bytes of the body, transfer framing taken off; empty at its end. Raises FetchError (INCOMPLETE_BODY, PROTOCOL)."""
@@ -159,25 +161,29 @@ class HttpExchange:
                 return data
             await self._channel.readable()
 
-    async def _send_slowly(self, request: bytes, taken: int) -> None:
+    async def _send_slowly(self, request: bytes, taken: int) -> ResponseHead | None:
         """Send what the kernel takes only bit by bit, and stop when an answer begins or the peer stops listening.
 
         A server may refuse a large request early (413) and read no further; waiting for it to take the rest would wait for ever. The
-        connection is then not used again, as the request did not go out whole.
+        connection is then not used again, as the request did not go out whole. What comes meanwhile is read as the heads that it must
+        be: a peer that takes nothing and sends interim answers without end would fill the memory. Returns the head if it came whole.
         """
         view = memoryview(request)[taken:]
-        try:
-            while view:
-                taken = self._channel.send(view)
-                view = view[taken:]
-                if not taken:
-                    await self._channel.ready()
-                    early = self._channel.receive(_BLOCK)
-                    if early is None:
-                        continue  # room to send, or records of TLS itself
-                    self._rest += early
-                    if not early or not _INTERIM.startswith(self._rest[: len(_INTERIM)]):
-                        return
-        except FetchError:
-            return  # an answer may still be there to read
+        while view:
+            await self._channel.ready()
+            try:
+                early = self._channel.receive(_BLOCK)
+                if early is None:  # room to send, or records of TLS itself
+                    view = view[self._channel.send(view) :]
+                    continue
+            except FetchError:
+                return None  # an answer may still be there to read
+            if not early:
+                return None
+            if self._on_bytes is not None:
+                self._on_bytes(len(early))
+            head = self._take(early)
+            if head is not None or not _INTERIM.startswith(self._reader.start[: len(_INTERIM)]):
+                return head
         self._sent = True
+        return None
