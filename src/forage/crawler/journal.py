@@ -186,7 +186,7 @@ class Journal:
 
     def _encode(self, outcome: Outcome) -> str:
         members = self._converter.unstructure(outcome)
-        links = [[link.kind, link.url, int(link.nofollow)] for link in outcome.links]
+        links = [[link.kind, link.url, int(link.nofollow), *(() if link.delay is None else (link.delay,))] for link in outcome.links]
         return dump_compact({**members, "links": links})
 
     def _decode(self, text: str) -> Outcome:
@@ -201,10 +201,10 @@ class Journal:
         return attrs.evolve(outcome, links=links)
 
 
-def _link(kind: str, url: str, nofollow: int) -> Link:
+def _link(kind: str, url: str, nofollow: int, delay: float | None = None) -> Link:
     if canonical_url(url) != url:
         raise ValueError("not a fetch URL")
-    return Link(kind=str(kind), url=url, nofollow=bool(nofollow))
+    return Link(kind=str(kind), url=url, nofollow=bool(nofollow), delay=None if delay is None else float(delay))
 
 
 @contextmanager

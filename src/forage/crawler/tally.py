@@ -14,9 +14,9 @@ from forage.crawler.manifest import CrawlManifest, HostStatistics, Page, PageFai
 if TYPE_CHECKING:
     from forage.crawler.lanes import Outcome
 
-__all__ = ["Tally"]
+__all__ = ["BUDGETS", "Tally"]
 
-_BUDGETS = frozenset(
+BUDGETS = frozenset(
     {
         SkipReason.MAX_PAGES,
         SkipReason.MAX_BYTES,
@@ -90,7 +90,7 @@ class Tally:
         sitemaps: SitemapCounters,
     ) -> CrawlManifest:
         """The finished account."""
-        hit = [reason.value for reason in SkipReason if reason in _BUDGETS and any(s.reason is reason for s in self._skips)]
+        hit = [reason.value for reason in SkipReason if reason in BUDGETS and any(s.reason is reason for s in self._skips)]
         statistics = (
             HostStatistics(host=name, pages=h.pages, failures=h.failures, skips=h.skips, body_bytes=h.body_bytes)
             for name, h in sorted(self._hosts.items())
