@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import dns.rcode
 import pytest
@@ -15,7 +16,9 @@ from forage.egress.answers import DnsAnswers
 from forage.egress.evaluate import evaluate_url
 from forage.egress.policy import EgressPolicy
 from forage.egress.resolver import CachingResolver, DnsResolver
+from forage.egress.session import EgressSession
 from forage.errors import EgressCode, EgressDeniedError, EgressError, EgressUnreachableError, InvalidPolicyError
+from tests.support.dialer import RecordingDialer
 from tests.support.dns_server import (
     Answer,
     DnsServer,
@@ -381,6 +384,42 @@ async def test_deadline_covers_the_whole_look_up(autojump_clock: trio.testing.Mo
 )
 async def test_whatever_a_resolver_does_is_a_dns_failure(outcome: object) -> None:
     await failure(CachingResolver(Scripted(outcome), EgressPolicy()))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"ttl": "60"},
+        {"ttl": None},
+        {"ttl": True},
+        {"ttl": float("nan")},
+        {"ttl": float("inf")},
+        {"ttl": 10**400},
+        {"ttl": [60]},
+        {"server": 5},
+    ],
+    ids=lambda wrong: str(wrong)[:20],
+)
+async def test_facts_of_a_resolver_that_cannot_be_read_are_a_dns_failure_in_every_use(wrong: dict[str, Any]) -> None:
+    answers = DnsAnswers(**{"addresses": (PUBLIC,), "ttl": 60.0, **wrong})
+    await failure(CachingResolver(Scripted(answers), EgressPolicy()))
+    with pytest.raises(EgressUnreachableError) as caught:
+        await evaluate_url("http://a.example/", resolver=Scripted(answers))
+    assert caught.value.code is EgressCode.DNS_FAILURE
+    async with EgressSession(resolver=Scripted(answers), dialer=RecordingDialer()) as session:
+        with pytest.raises(EgressUnreachableError) as caught:
+            await session.exchange("http://a.example/")
+        assert caught.value.code is EgressCode.DNS_FAILURE
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"addresses": (8,)}, {"addresses": (None, PUBLIC)}, {"aliases": (5,)}, {"addresses": (b"8.8.8.8",)}], ids=str
+)
+async def test_answers_of_a_resolver_that_are_no_text_are_refused(wrong: dict[str, Any]) -> None:
+    answers = DnsAnswers(**{"addresses": (PUBLIC,), "ttl": 60.0, **wrong})
+    for _ in range(2):
+        with pytest.raises(EgressDeniedError):
+            await evaluate_url("http://a.example/", resolver=Scripted(answers))
 
 
 async def test_denial_of_a_resolver_passes_as_it_is() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Final
 
 import dns.exception
@@ -38,6 +39,7 @@ _PAUSE_SECONDS: Final = 0.1
 _MOST_ADDRESSES: Final = 4096
 _HELD_ANSWERS: Final = 1024
 _MOST_HELD_ADDRESSES: Final = 64  # so that no name server fills the cache with thousands for each name
+_LONGEST_TTL: Final = 2**32  # seconds; it has 32 bits on the wire
 _TYPES: Final = (dns.rdatatype.A, dns.rdatatype.AAAA)
 _SETTLED: Final = (dns.rcode.NOERROR, dns.rcode.NXDOMAIN)
 
@@ -228,7 +230,11 @@ class CachingResolver:
             return held[1]
         self._held.pop(host, None)
         answers = await self._look_up(host)
-        self._keep(host, answers)
+        seconds = min(answers.ttl, self._max_ttl)
+        if seconds > 0 and len(answers.addresses) <= _MOST_HELD_ADDRESSES:
+            self._held[host] = (trio.current_time() + seconds, answers)
+            if len(self._held) > _HELD_ANSWERS:
+                self._held.popitem(last=False)
         return answers
 
     async def _look_up(self, host: str) -> DnsAnswers:
@@ -241,13 +247,13 @@ class CachingResolver:
             raise _failure(host, f"no answer within {self._seconds:g} s") from exc
         except Exception as exc:  # the guard fails closed, whatever a resolver does
             raise _failure(host, f"the resolver failed ({type(exc).__name__})") from exc
-        if not isinstance(answers, DnsAnswers):
+        if not isinstance(answers, DnsAnswers) or not _is_readable(answers.ttl, answers.server):
             raise _failure(host, "the resolver gave no answers")
         return answers
 
-    def _keep(self, host: str, answers: DnsAnswers) -> None:
-        seconds = min(answers.ttl, self._max_ttl)
-        if seconds > 0 and len(answers.addresses) <= _MOST_HELD_ADDRESSES:
-            self._held[host] = (trio.current_time() + seconds, answers)
-            if len(self._held) > _HELD_ANSWERS:
-                self._held.popitem(last=False)
+
+def _is_readable(ttl: object, server: object) -> bool:
+    """Whether the facts beside the addresses are what they should be: a TTL that is none must not fail behind the boundary."""
+    if isinstance(ttl, bool) or not isinstance(ttl, (int, float)) or not isinstance(server, (str, NoneType)):
+        return False
+    return -_LONGEST_TTL <= ttl <= _LONGEST_TTL  # false for NaN
