@@ -56,8 +56,8 @@ class Navigation:
         self._over = True
 
     def fail(self, error: str) -> None:
-        """The document cannot be had."""
-        if self.shown is None and self.error is None:
+        """The document cannot be had. Words of ours say more than the browser's."""
+        if self.shown is None and (self.error is None or self.error.startswith("net::")):
             self.error = error or "net::ERR_FAILED"
 
     def commit(self, loader: str, url: str) -> None:

@@ -20,7 +20,7 @@ from forage.browser.processes import is_same_process, own_identity
 __all__ = ["Profile", "sweep_profiles"]
 
 _NAME: Final = re.compile(r"forage-([0-9]+)-([0-9]+)-([0-9]+)-[a-z0-9_]{8}")
-_LONGEST_PARENT: Final = 12  # Chromium makes a socket below it, whose path must stay under 108 bytes
+_LONGEST_PARENT: Final = 14  # Chromium makes a socket below it, whose path must stay under 108 bytes
 
 
 def _parent() -> Path:

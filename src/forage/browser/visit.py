@@ -204,9 +204,14 @@ def _seen(made: Visit, page: Page, read: _Read) -> Visit:
     icons = [NamedRequest(method="GET", url=icon, resource_type="Image", outcome=RequestOutcome.NAMED) for icon in read.icons]
     requests = unite(page.requests.hops, page.decisions, [*page.named, *icons], document=document, viewport=made.viewport)
     last = next((entry for entry in reversed(requests) if document is not None and entry.request_id == document), None)
+    code = navigation.code or (None if last is None else last.code)
+    error = made.error
+    if code is not None and navigation.code is None and made.outcome is PageOutcome.FAILED:
+        error = f"the guard did not let its document through, or did not reach it: {code}"
     return attrs.evolve(
         made,
-        code=navigation.code or (None if last is None else last.code),
+        error=error,
+        code=code,
         final_url=notes.url if navigation.shown is not None else None,
         status=None if last is None else last.status,
         html=read.html,

@@ -1,0 +1,227 @@
+"""One contract for both transports: whole messages in order, large ones skipped and told, the end of the other side noticed.
+
+The other side is a socket or a WebSocket server in this process.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+import pytest
+import trio
+import trio_websocket
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forage.browser.oversized import Oversized
+from forage.browser.transport import PipeTransport, Transport
+from forage.browser.websocket import open_websocket
+from forage.errors import BrowserLostError
+
+LIMIT = 100_000
+SESSION = "0123456789ABCDEF0123456789ABCDEF"
+
+
+class Other(Protocol):
+    """The browser's side."""
+
+    async def send(self, text: str) -> None: ...
+    async def receive(self) -> str: ...
+    async def hang_up(self) -> None: ...
+
+
+class PipeOther:
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self._stream = stream
+        self._buffer = b""
+
+    async def send(self, text: str) -> None:
+        await self._stream.send_all(text.encode() + b"\0")
+
+    async def receive(self) -> str:
+        while b"\0" not in self._buffer:
+            self._buffer += await self._stream.receive_some()
+        message, _, self._buffer = self._buffer.partition(b"\0")
+        return message.decode()
+
+    async def hang_up(self) -> None:
+        await self._stream.aclose()
+
+
+class SocketOther:
+    def __init__(self, connection: trio_websocket.WebSocketConnection) -> None:
+        self._connection = connection
+
+    async def send(self, text: str) -> None:
+        await self._connection.send_message(text)
+
+    async def receive(self) -> str:
+        return str(await self._connection.get_message())
+
+    async def hang_up(self) -> None:
+        await trio.aclose_forcefully(self._connection._stream)
+
+
+@asynccontextmanager
+async def open_pipe_pair() -> AsyncIterator[tuple[Transport, Other]]:
+    ours, theirs = socket.socketpair()
+    for sock in (ours, theirs):
+        sock.setblocking(False)
+    async with trio.SocketStream(trio.socket.from_stdlib_socket(theirs)) as stream:
+        transport = PipeTransport(trio.SocketStream(trio.socket.from_stdlib_socket(ours)), limit=LIMIT)
+        try:
+            yield transport, PipeOther(stream)
+        finally:
+            await transport.aclose()
+
+
+@asynccontextmanager
+async def open_socket_pair() -> AsyncIterator[tuple[Transport, Other]]:
+    accepted: list[SocketOther] = []
+    ready, over = trio.Event(), trio.Event()
+
+    async def serve(request: trio_websocket.WebSocketRequest) -> None:
+        accepted.append(SocketOther(await request.accept()))
+        ready.set()
+        await over.wait()
+
+    async with trio.open_nursery() as nursery:
+        server: Any = await nursery.start(trio_websocket.serve_websocket, serve, "127.0.0.1", 0, None)
+        transport = await open_websocket(nursery, server.port, "/devtools/browser/x", limit=LIMIT)
+        await ready.wait()
+        try:
+            yield transport, accepted[0]
+        finally:
+            await transport.aclose()
+            over.set()
+            nursery.cancel_scope.cancel()
+
+
+PAIRS = pytest.mark.parametrize("pair", [open_pipe_pair, open_socket_pair], ids=["pipe", "websocket"])
+
+
+@PAIRS
+async def test_messages_pass_whole_and_in_order_both_ways(pair: Any) -> None:
+    async with pair() as (transport, other):
+        texts = ["{}", "x" * 99_000, "ä€😀", "", "{}"]
+        for text in filter(None, texts):
+            await other.send(text)
+            assert await transport.receive() == text
+            await transport.send(text)
+            assert await other.receive() == text
+
+
+@PAIRS
+async def test_many_messages_at_once_keep_their_order(pair: Any) -> None:
+    async with pair() as (transport, other), trio.open_nursery() as nursery:
+
+        async def send_all() -> None:
+            for number in range(500):
+                await other.send(json.dumps({"n": number}))
+
+        nursery.start_soon(send_all)
+        for number in range(500):
+            assert await transport.receive() == json.dumps({"n": number})
+
+
+@PAIRS
+async def test_a_message_above_the_limit_is_skipped_and_the_next_one_comes(pair: Any) -> None:
+    async with pair() as (transport, other), trio.open_nursery() as nursery:
+        event = json.dumps({"method": "A.a", "params": {"x": "y" * 300_000}, "sessionId": SESSION}, separators=(",", ":"))
+        reply = json.dumps({"id": 7, "result": {"x": "y" * 300_000}}, separators=(",", ":"))
+
+        async def send_all() -> None:
+            for text in (event, reply, "{}"):
+                await other.send(text)
+
+        nursery.start_soon(send_all)
+        assert await transport.receive() == Oversized(size=len(event), number=None, session=SESSION)
+        assert await transport.receive() == Oversized(size=len(reply), number=7, session=None)
+        assert await transport.receive() == "{}"
+
+
+@PAIRS
+async def test_a_message_of_exactly_the_limit_is_taken(pair: Any) -> None:
+    async with pair() as (transport, other), trio.open_nursery() as nursery:
+        nursery.start_soon(other.send, "x" * LIMIT)
+        assert await transport.receive() == "x" * LIMIT
+        nursery.start_soon(other.send, "x" * (LIMIT + 1))
+        assert await transport.receive() == Oversized(size=LIMIT + 1, number=None, session=None)
+
+
+@PAIRS
+async def test_the_end_of_the_other_side_is_the_end(pair: Any) -> None:
+    async with pair() as (transport, other):
+        await other.send("{}")
+        assert await transport.receive() == "{}"
+        await other.hang_up()
+        assert await transport.receive() is None
+
+
+@PAIRS
+async def test_sending_to_nobody_is_told(pair: Any) -> None:
+    async with pair() as (transport, other):
+        await other.hang_up()
+
+        async def send_much() -> None:
+            while True:
+                await transport.send("x" * 50_000)
+
+        with pytest.raises(BrowserLostError):
+            await send_much()
+
+
+@PAIRS
+async def test_a_waiting_receiver_can_be_cancelled_and_goes_on_later(pair: Any) -> None:
+    async with pair() as (transport, other):
+        with trio.move_on_after(0.01) as scope:
+            await transport.receive()
+        assert scope.cancelled_caught
+        await other.send("{}")
+        assert await transport.receive() == "{}"
+
+
+@PAIRS
+async def test_closing_does_not_wait_for_the_other_side(pair: Any) -> None:
+    async with pair() as (transport, _):
+        with trio.fail_after(1):
+            await transport.aclose()
+
+
+async def test_nobody_listens() -> None:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        async with trio.open_nursery() as nursery:
+            with pytest.raises(BrowserLostError):
+                await open_websocket(nursery, sock.getsockname()[1], "/")
+
+
+@given(st.lists(st.binary(max_size=400).filter(lambda data: b"\0" not in data), max_size=8), st.integers(1, 50))
+def test_a_pipe_reads_the_same_messages_however_they_are_cut(payloads: list[bytes], size: int) -> None:
+    class Cut(trio.abc.ReceiveStream):
+        def __init__(self, data: bytes) -> None:
+            self.data = data
+
+        async def receive_some(self, max_bytes: int | None = None) -> bytes:
+            await trio.lowlevel.checkpoint()
+            piece, self.data = self.data[:size], self.data[size:]
+            return piece
+
+        async def aclose(self) -> None:
+            await trio.lowlevel.checkpoint()
+
+    async def read() -> list[object]:
+        transport = PipeTransport(Cut(b"".join(payload + b"\0" for payload in payloads)), limit=100)  # type: ignore[arg-type]  # the half
+        found: list[object] = []
+        while (message := await transport.receive()) is not None:
+            found.append(message)
+        return found
+
+    found = trio.run(read)
+    assert [m.size if isinstance(m, Oversized) else m for m in found] == [
+        len(p) if len(p) > 100 else p.decode("utf-8", "replace") for p in payloads
+    ]
