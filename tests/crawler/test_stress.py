@@ -35,7 +35,7 @@ def prefer(link: Link, context: FollowContext) -> bool | float:
         {"window": 1},
         {"window": 7, "per_host": 2},
     ],
-    ids=str,
+    ids=" ".join,
 )
 async def test_what_a_policy_leaves_out_is_the_same_at_any_concurrency(options: dict[str, object]) -> None:
     async with open_generated_site(100, seed=1) as site:
