@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from forage import mirror as mirror
     from forage import snapshots as snapshots
     from forage import testing as testing
+    from forage._version import __version__ as __version__
     from forage.crawler import CrawlManifest as CrawlManifest
     from forage.crawler import CrawlPolicy as CrawlPolicy
     from forage.crawler import Page as Page
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from forage.snapshots import resolve_source_ref as resolve_source_ref
 
 _FACES = {
+    "forage._version": "__version__",
     "forage.crawler": "CrawlManifest CrawlPolicy Page PageFailure PageSkip Seed crawl crawl_many crawl_stream",
     "forage.egress": "EgressPolicy classify_address evaluate_url guarded_client",
     "forage.errors": (

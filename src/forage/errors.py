@@ -86,6 +86,8 @@ class EgressError(ForageError):
     (its origin and path, never its query) where there is one.
     """
 
+    _said = "egress refused"
+
     def __init__(
         self,
         code: EgressCode,
@@ -105,7 +107,7 @@ class EgressError(ForageError):
         where = "" if host is None else f" for {host}"
         inside = "" if block is None else f" (in {block})"
         more = "" if detail is None else f": {detail}"
-        super().__init__(f"egress refused, {code}{where}{inside}{more}")
+        super().__init__(f"{self._said}, {code}{where}{inside}{more}")
 
 
 class EgressDeniedError(EgressError):
@@ -118,6 +120,8 @@ class EgressUnreachableError(EgressError):
     Connect, handshake, name-check and protocol failures before a response head share one code, so that error texts do not
     map the inside of a network.
     """
+
+    _said = "could not be reached"
 
 
 class FetchErrorKind(StrEnum):

@@ -97,13 +97,13 @@ async def test_seed_that_redirects_to_another_host_prints_the_next_command(tmp_p
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["crawl", "nonsense"], "seed.url"),
-        (["crawl", "https://site.test/", "--max-pages", "-1"], "max_pages"),
+        (["crawl", "nonsense"], "forage crawl: url: takes an absolute http or https URL"),
+        (["crawl", "https://site.test/", "--max-pages", "-1"], "--max-pages: takes"),
         (["crawl", "https://site.test/", "--follow", "("], "--follow"),
         (["crawl", "https://site.test/", "--header", "broken"], "--header"),
         (["crawl", "https://site.test/", "--replay"], "--store"),
-        (["crawl", "https://site.test/", "--allow-network", "10.0.0.0/40"], "allow_networks"),
-        (["crawl", "https://site.test/", "--allow-loopback-origin", "http://10.0.0.1:80"], "test_loopback_origins"),
+        (["crawl", "https://site.test/", "--allow-network", "10.0.0.0/40"], "--allow-network: takes"),
+        (["crawl", "https://site.test/", "--allow-loopback-origin", "http://10.0.0.1:80"], "--allow-loopback-origin: takes"),
         (["crawl"], "url"),
         (["nothing"], "nothing"),
     ],

@@ -124,8 +124,8 @@ async def test_proxy_listens_on_ipv6_loopback_too() -> None:
         (["--listen", "127.0.0.1:70000"], "port"),
         (["--listen", "203.0.113.7:0", "--allow-remote"], "to be had"),
         (["--audit", "/nowhere/at/all"], "--audit"),
-        (["--refuse-host", "Not a host"], "refuse_hosts"),
-        (["--max-connections", "0"], "connections"),
+        (["--refuse-host", "Not a host"], "--refuse-host"),
+        (["--max-connections", "0"], "--max-connections: takes"),
         (["--port", "0"], "ports"),
     ],
 )

@@ -134,7 +134,7 @@ async def test_when_all_fail_the_error_names_the_host_and_nothing_else(autojump_
     with pytest.raises(EgressUnreachableError) as caught:
         await connect(dialer, *many)
     assert caught.value.code is EgressCode.CONNECT_FAILED
-    assert str(caught.value) == "egress refused, CONNECT_FAILED for a.example"
+    assert str(caught.value) == "could not be reached, CONNECT_FAILED for a.example"
     assert len(dialer.begun) == MAX_TRIES
 
 

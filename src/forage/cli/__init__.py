@@ -7,29 +7,50 @@ guard, 10 a browser is needed and missing, 11 interrupted with the work so far k
 from __future__ import annotations
 
 import argparse
+import errno
 import functools
 import os
 import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any, NoReturn
 
-import trio
-
-from forage.errors import EgressError, ForageError, InvalidPolicyError
+from forage.errors import BrowserMissingError, EgressError, ForageError, InvalidPolicyError
 
 __all__ = ["build_parser", "main"]
 
-COMMANDS = ("crawl", "fetch", "resolve", "replay", "snapshots", "manifest", "egress", "mirror", "demo")
+COMMANDS = ("crawl", "fetch", "resolve", "replay", "snapshots", "manifest", "egress", "render", "probe", "mirror", "doctor", "demo")
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that refuses what it does not know by itself, so that the usage shown is the subcommand's."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
+
+class _Version(argparse.Action):
+    """Prints the version; it is looked up when it is asked for only."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from forage._version import __version__
+
+        print(f"forage {__version__}")
+        parser.exit()
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The whole command line; each command is a module of this package with ``add_parser`` and ``run``."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="forage",
         description="Crawl URLs that nobody vouches for through a pinned egress guard, and cite what was kept.",
         epilog="exit codes: 0 done, 1 failed, 2 wrong usage, 5 refused by the guard, 10 browser missing, 11 interrupted",
     )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in COMMANDS:
         import_module(f"forage.cli.{name}").add_parser(subparsers)
@@ -38,21 +59,31 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; never raises for what a user may cause."""
-    args = build_parser().parse_args(argv)
-    run = import_module(f"forage.cli.{args.command}").run
+    args = argparse.Namespace()
     try:
-        return int(trio.run(functools.partial(run, args, sys.stdout, sys.stderr)))
+        build_parser().parse_args(argv, args)
+        code = _run(args)
+        sys.stdout.flush()
     except _FORESEEN as exc:
-        return _explain(args.command, exc)
+        return _explain(args, exc)
     except BaseExceptionGroup as group:
         # What ends a nursery arrives in a group. It is told like a single one, unless something unforeseen is among its members.
         foreseen, others = group.split(_FORESEEN)
         if foreseen is None or others is not None:
             raise
-        return _explain(args.command, _first(foreseen))
+        return _explain(args, _first(foreseen))
+    return code
 
 
-_FORESEEN = (ForageError, KeyboardInterrupt, BrokenPipeError)
+def _run(args: argparse.Namespace) -> int:
+    import trio  # not above: an interrupt while it loads must be told like any other
+
+    run = import_module(f"forage.cli.{args.command}").run
+    return int(trio.run(functools.partial(run, args, sys.stdout, sys.stderr)))
+
+
+_FORESEEN = (ForageError, KeyboardInterrupt, OSError)
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -60,15 +91,62 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return _first(member) if isinstance(member, BaseExceptionGroup) else member
 
 
-def _explain(command: str, exc: BaseException) -> int:
+def _explain(args: argparse.Namespace, exc: BaseException) -> int:
     """One line for a person where there is something to say, and the exit code."""
     if isinstance(exc, KeyboardInterrupt):
         return 11
-    if isinstance(exc, BrokenPipeError):
-        # The reader of our output went away; what a later flush would say is of no use to anybody.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
-    print(f"forage {command}: {exc}", file=sys.stderr)
+    if isinstance(exc, OSError) and not isinstance(exc, ForageError):
+        return _output_lost(args, exc)
     if isinstance(exc, InvalidPolicyError):
+        print(f"{_name(args)}: {_as_flags(exc, args)}", file=sys.stderr)
         return 2
+    print(f"{_name(args)}: {exc}", file=sys.stderr)
+    if isinstance(exc, BrowserMissingError):
+        return 10
     return 5 if isinstance(exc, EgressError) else 1
+
+
+def _output_lost(args: argparse.Namespace, exc: OSError) -> int:
+    """The output cannot be written. Anything else that the system refused was not foreseen."""
+    if not isinstance(exc, BrokenPipeError) and exc.errno not in _NO_ROOM:
+        raise exc
+    # What a later flush would say is of no use to anybody.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(exc, BrokenPipeError):
+        return 128 + signal.SIGPIPE  # the reader went away, and knows it
+    print(f"{_name(args)}: the output cannot be written ({exc.strerror})", file=sys.stderr)
+    return 1
+
+
+def _name(args: argparse.Namespace) -> str:
+    """The command as it was called: ``forage egress check``."""
+    words = (getattr(args, level, None) for level in ("command", "action", "mirror_command"))
+    return " ".join(["forage", *(word for word in words if word)])
+
+
+# Members of policies and sources whose flag is called otherwise.
+_FLAGS = {
+    "allow_networks": "--allow-network",
+    "archive_base": "--archive-base",
+    "connections": "--max-connections",
+    "headers": "--header",
+    "host": "--listen",
+    "ports": "--port",
+    "refuse_hosts": "--refuse-host",
+    "seed.url": "url",
+    "should_follow": "--follow",
+    "source.headers": "--header",
+    "source.id": "--id",
+    "source.url": "url",
+    "source.user_agent": "--user-agent",
+    "state": "--state",
+    "test_loopback_origins": "--allow-loopback-origin",
+    "user": "--browser-user",
+}
+
+
+def _as_flags(exc: InvalidPolicyError, args: argparse.Namespace) -> str:
+    """The error in the words of the command line: its flag in place of the Python name."""
+    field = exc.field
+    flag = _FLAGS.get(field) or (f"--{field.replace('_', '-')}" if field.isidentifier() and hasattr(args, field) else field)
+    return flag + str(exc).removeprefix(field)

@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import argparse
 import re
-import shlex
 import signal
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import trio
 
-from forage.cli.options import add_egress_options, add_request_options, egress_policy, headers_of, open_store, quoted
+from forage.cli.options import (
+    add_egress_options,
+    add_request_options,
+    counted,
+    egress_policy,
+    folder,
+    headers_of,
+    next_command,
+    open_store,
+    opening_hint,
+    quoted,
+    refusal_of,
+)
+from forage.cli.output import check_output, write_output
 from forage.errors import InvalidPolicyError
 
 if TYPE_CHECKING:
-    from forage.crawler import CrawlEvent, CrawlManifest, CrawlPolicy, CrawlStream, FollowContext, Link, Seed
+    from forage.crawler import CrawlEvent, CrawlManifest, CrawlPolicy, CrawlStream, FollowContext, Link, PageSkip, Seed
+    from forage.egress import EgressPolicy
 
 __all__ = ["add_parser", "run"]
 
@@ -24,17 +38,21 @@ NOT_STORED = 1
 REFUSED = 5
 INTERRUPTED = 11
 
+_HELD_BACK = ("robots-denied", "robots-unreachable", "crawl-delay-too-long", "retry-after-too-long", "host-paused")
+_SHOWN_PAUSE = 0.05
+"""Seconds. A shorter pause would be told as one of 0.0 s."""
+
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command's flags."""
     parser = subparsers.add_parser("crawl", help="crawl a site and keep its pages", description=__doc__)
     parser.add_argument("url", help="where to start: an absolute http or https URL")
-    parser.add_argument("--store", type=Path, metavar="DIR", help="keep every page here, so that its reference resolves later")
+    parser.add_argument("--store", type=folder, metavar="DIR", help="keep every page here, so that its reference resolves later")
     parser.add_argument("--replay", action="store_true", help="take every page from --store; opens no connection")
     parser.add_argument("--manifest", type=Path, metavar="FILE", help="write the manifest (JSON) to this file")
     parser.add_argument("--json", action="store_true", help="one JSON object a line on standard output (also when it is not a terminal)")
     parser.add_argument("--follow", metavar="REGEX", help="follow only links whose URL matches")
-    parser.add_argument("--discovery", choices=("links", "sitemap", "both"), default="links")
+    parser.add_argument("--discovery", choices=("links", "sitemap", "both"), default="links", help="where pages are found (default links)")
     parser.add_argument("--concurrency", type=int, default=4, metavar="N", help="requests in flight over all hosts (default 4)")
     parser.add_argument("--max-pages", type=int, default=20, metavar="N", help="attempts, failures included (default 20)")
     parser.add_argument("--max-depth", type=int, default=2, metavar="N", help="links away from the seed (default 2)")
@@ -43,6 +61,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--max-failures", type=int, metavar="N", help="stop after more failures than this")
     add_request_options(parser)
     add_egress_options(parser)
+    parser.set_defaults(next_command=partial(next_command, parser))
 
 
 async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
@@ -50,6 +69,8 @@ async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     from forage.crawler import crawl_stream
 
     seed, policy = _seed(args), _policy(args)
+    if args.manifest is not None:
+        check_output("--manifest", args.manifest)
     store = None
     if args.store is not None:
         store = open_store(args.store, write=not args.replay)
@@ -67,13 +88,13 @@ async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     assert manifest is not None
     printer.finish(manifest)
     if args.manifest is not None:
-        await trio.Path(args.manifest).write_text(manifest.to_json() + "\n", "utf-8")
-    _advise(manifest, args, err)
+        await trio.to_thread.run_sync(write_output, "--manifest", args.manifest, manifest.to_json() + "\n")
+    refused = _advise(manifest, policy.egress, args, err)
     if store is not None and not all(page.stored for page in manifest.pages):
         lost = sum(not page.stored for page in manifest.pages)
-        print(f"{lost} pages could not be stored; their references do not resolve", file=err)
+        print(f"{counted(lost, 'page')} could not be stored; what cites them does not resolve", file=err)
         return NOT_STORED
-    return _exit_code(manifest, interrupted.is_set())
+    return _exit_code(manifest, interrupted.is_set(), refused=refused)
 
 
 def _seed(args: argparse.Namespace) -> Seed:
@@ -138,6 +159,9 @@ class _Printer:
         self._out = out
         self._err = err
         self._as_json = as_json
+        self._explained: set[str] = set()
+        # On one terminal the row itself is what a person watches; beside a pipe or a file it is not seen.
+        self._rows_are_seen = not as_json and out.isatty() and err.isatty()
 
     def show(self, event: CrawlEvent) -> None:
         """One event: its row as data, and one line for a person."""
@@ -146,7 +170,8 @@ class _Printer:
         match event:
             case PageCaptured(page=page):
                 self._row("page", page, f"{page.status}\t{quoted(page.url)}\t{page.source_ref}")
-                self._say(f"{page.number:5d}  {page.status}  {quoted(page.url)}")
+                if not self._rows_are_seen:
+                    self._say(f"{page.number:5d}  {page.status}  {quoted(page.url)}")
                 for warning in page.warnings:
                     self._say(f"              warning: {quoted(warning)}")
             case PageFailed(failure=failure):
@@ -155,12 +180,20 @@ class _Printer:
                 self._say(f"{failure.number:5d}  failed ({failure.code}{rule})  {quoted(failure.url)}: {quoted(failure.message)}")
             case UrlSkipped(skip=skip):
                 self._row("skipped", skip, None)
+                self._explain(skip)
             case HostPaused(host=host, seconds=seconds, why=why):
                 self._row("host-paused", event, None)
-                self._say(f"       {quoted(host)} pauses for {seconds:.1f} s ({why})")
+                if seconds >= _SHOWN_PAUSE:
+                    self._say(f"       {quoted(host)} pauses for {seconds:.1f} s ({why})")
             case CrawlWarning(message=message):
                 self._row("warning", event, None)
                 self._say(f"       warning: {quoted(message)}")
+
+    def _explain(self, skip: PageSkip) -> None:
+        """The first page that its host, not the crawl's scope, kept back; the others are counted at the end."""
+        if skip.reason in _HELD_BACK and skip.detail is not None and skip.reason not in self._explained:
+            self._explained.add(skip.reason)
+            self._say(f"       skipped ({skip.reason})  {quoted(skip.url)}: {quoted(skip.detail)}")
 
     def finish(self, manifest: CrawlManifest) -> None:
         """The figures, and why pages are missing."""
@@ -168,7 +201,7 @@ class _Printer:
             self._out.write(f'{{"event":"done","manifest":{_compact(manifest.to_json())}}}\n')
             self._out.flush()
         counts = manifest.counts
-        self._say(f"{counts.seen} URLs seen: {counts.captured} captured, {counts.failed} failed, {counts.skipped} skipped")
+        self._say(f"{counted(counts.seen, 'URL')} seen: {counts.captured} captured, {counts.failed} failed, {counts.skipped} skipped")
         reasons: dict[str, int] = {}
         for skip in manifest.skips:
             reasons[skip.reason] = reasons.get(skip.reason, 0) + 1
@@ -196,20 +229,29 @@ def _compact(text: str) -> str:
     return dump_compact(load_json(text))
 
 
-def _advise(manifest: CrawlManifest, args: argparse.Namespace, err: TextIO) -> None:
-    """The exact next command where the seed itself leads to another host."""
-    for failure in manifest.failures:
-        if failure.number == 0 and failure.target is not None and failure.code == "off-scope":
-            words = ["forage", "crawl", failure.target]
-            if args.store is not None:
-                words += ["--store", str(args.store)]
-            print(f"the seed redirects to another host; to crawl that one:\n  {shlex.join(words)}", file=err)
+def _advise(manifest: CrawlManifest, egress: EgressPolicy, args: argparse.Namespace, err: TextIO) -> bool:
+    """What a person can do where the seed itself was refused or leads away. True when the guard would refuse that, too."""
+    seed = next((failure for failure in manifest.failures if failure.number == 0), None)
+    if seed is None:
+        return False
+    if seed.target is None or seed.code != "off-scope":
+        hint = opening_hint(seed.rule, args.url) if seed.target is None else None
+        if hint is not None:
+            print(hint, file=err)
+        return seed.code == "egress-denied"
+    refusal = refusal_of(seed.target, egress)
+    if refusal is not None:
+        print(f"the seed redirects to {quoted(seed.target)}, which the guard refuses ({refusal})", file=err)
+        return True
+    print(f"the seed redirects to another host; to crawl that one:\n  {args.next_command(args, seed.target)}", file=err)
+    if args.header:
+        print("(its own --header, if it needs one: those given are for the first host)", file=err)
+    return False
 
 
-def _exit_code(manifest: CrawlManifest, interrupted: bool) -> int:
+def _exit_code(manifest: CrawlManifest, interrupted: bool, *, refused: bool) -> int:
     if interrupted:
         return INTERRUPTED
     if manifest.pages:
         return 0
-    refused = any(f.number == 0 and f.code == "egress-denied" for f in manifest.failures)
     return REFUSED if refused else NOTHING_CAPTURED

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import trio
 
-from forage.cli.options import add_egress_options, egress_policy, quoted
+from forage.cli.options import add_egress_options, egress_policy, opening_hint, quoted
 from forage.errors import EgressError, EgressUnreachableError, ForageError, InvalidPolicyError
 
 if TYPE_CHECKING:
@@ -49,16 +49,19 @@ async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     policy = egress_policy(args)
     if not policy.guarded:
         print("egress guard: OFF (--unguarded): private and local addresses are reachable", file=err)
-    return await (_proxy(args, policy, out, err) if args.action == "proxy" else _check(args, policy, out))
+    return await (_proxy(args, policy, out, err) if args.action == "proxy" else _check(args, policy, out, err))
 
 
-async def _check(args: argparse.Namespace, policy: EgressPolicy, out: TextIO) -> int:
+async def _check(args: argparse.Namespace, policy: EgressPolicy, out: TextIO, err: TextIO) -> int:
     allowed = 0
     for url in args.url:
         row = await _verdict(url, policy)
         allowed += row["verdict"] == "allowed"
         out.write((json.dumps(row) if args.json else _line(row)) + "\n")
         out.flush()
+        hint = None if row["verdict"] == "allowed" else opening_hint(str(row["code"]), url)
+        if hint is not None:
+            print(hint, file=err)
     return 0 if allowed else REFUSED
 
 

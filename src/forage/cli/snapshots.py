@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from forage._codec import dump_compact
-from forage.cli.options import open_store, quoted
-from forage.cli.resolve import print_snapshot
-from forage.errors import InvalidPolicyError, SnapshotStoreError
+import trio
+
+from forage._codec import dump_compact, is_well_formed
+from forage.cli.options import counted, folder, open_store, quoted
+from forage.cli.resolve import print_snapshot, say_failure
+from forage.errors import FetchErrorKind, InvalidPolicyError, SnapshotStoreError, StoreErrorCode, StoreErrorReason
 
 if TYPE_CHECKING:
     from forage.snapshots import FilesystemSnapshotStore, Lookup, Snapshot
     from forage.snapshots.verify import RecordVerdict
 
 __all__ = ["add_parser", "run"]
+
+_MAX_SAFE_INTEGER = 2**53 - 1
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -39,7 +44,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def _action(actions: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str) -> argparse.ArgumentParser:
     parser = actions.add_parser(name, help=text, description=text)
-    parser.add_argument("store", type=Path, metavar="STORE", help="folder of the store")
+    parser.add_argument("store", type=folder, metavar="STORE", help="folder of the store")
     parser.add_argument("--json", action="store_true", help="JSON on standard output, one object a line")
     return parser
 
@@ -74,8 +79,8 @@ async def _list(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         if readable:
             sources += 1
             _write(_source_row(verdicts, readable), args, out)
-    note = f", {damaged} damaged records (see `forage snapshots verify`)" if damaged else ""
-    print(f"{sources} sources{note}", file=err)
+    note = f", {counted(damaged, 'record')} damaged or unreadable (see `forage snapshots verify`)" if damaged else ""
+    print(f"{counted(sources, 'source')}{note}", file=err)
     return 0
 
 
@@ -93,15 +98,31 @@ def _source_row(verdicts: tuple[RecordVerdict, ...], readable: list[RecordVerdic
 
 
 async def _list_history(store: FilesystemSnapshotStore, args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
+    await _require_source(args.store, args.source)
     history = await store.list(args.source)
     for snapshot in history:
         _write(_snapshot_row(snapshot), args, out)
-    print(f"{len(history)} snapshots", file=err)
+    print(counted(len(history), "snapshot"), file=err)
     return 0 if history else 1
 
 
+async def _require_source(root: Path, source_id: str) -> None:
+    """A misspelt source has nothing to list, verify or prune, which must not pass for a good result. Raises SnapshotStoreError."""
+    if not await trio.Path(root / _directory(source_id)).exists():
+        reason = StoreErrorReason.READ_FAILED
+        raise SnapshotStoreError(StoreErrorCode.SNAPSHOT_STORE_ERROR, reason, f"the store holds no source {quoted(source_id)}")
+
+
+def _directory(source_id: str) -> str:
+    from forage.snapshots import MAX_SOURCE_ID_UNITS, source_directory
+
+    if not source_id.strip() or not is_well_formed(source_id):
+        raise InvalidPolicyError("source", f"1 to {MAX_SOURCE_ID_UNITS} UTF-16 units of text that is not blank", got=source_id)
+    return source_directory(source_id)
+
+
 def _snapshot_row(snapshot: Snapshot) -> dict[str, object]:
-    from forage.snapshots import body_bytes, snapshot_digest, snapshot_hash_basis
+    from forage.snapshots import body_bytes, build_source_ref, snapshot_hash_basis
 
     return {
         "fetchedAt": snapshot.fetched_at,
@@ -109,8 +130,8 @@ def _snapshot_row(snapshot: Snapshot) -> dict[str, object]:
         "bodyBytes": len(body_bytes(snapshot)),
         "hashBasis": snapshot_hash_basis(snapshot).value,
         "bodyHash": snapshot.body_hash,
-        "snapshotSha256": snapshot_digest(snapshot, released_identity=True),
         "url": snapshot.url,
+        "sourceRef": build_source_ref(snapshot),
     }
 
 
@@ -118,19 +139,23 @@ def _snapshot_row(snapshot: Snapshot) -> dict[str, object]:
 
 
 async def _show(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
-    from forage.snapshots import resolve_source_ref
+    from forage.snapshots import ReplayFailure, resolve_source_ref
 
     store = open_store(args.store, write=False)
     if args.what.startswith("forage-snapshot:"):
+        if args.hash:
+            raise InvalidPolicyError("--hash", "a source id beside it; a reference names its hash itself", got=args.hash)
         result = await resolve_source_ref(store, args.what)
         if result.error is not None:
-            print(f"forage snapshots show: {result.error.kind}: {result.error.message}", file=err)
+            say_failure("forage snapshots show", result.error, {"sourceRef": args.what}, args, out, err)
             return 1
         print_snapshot(result.unwrap(), args, out, integrity=result.integrity)
         return 0
     snapshot = await (store.get(args.what, args.hash) if args.hash else store.latest(args.what))
     if snapshot is None:
-        print("forage snapshots show: no-snapshot: the store holds none for this source id and hash", file=err)
+        hint = " (is it a URL of a crawl? `forage snapshots list STORE` shows the ids)" if not args.hash else ""
+        error = ReplayFailure(kind=FetchErrorKind.NO_SNAPSHOT, message=f"the store holds none for this source id and hash{hint}")
+        say_failure("forage snapshots show", error, {"sourceId": args.what}, args, out, err)
         return 1
     print_snapshot(snapshot, args, out)
     return 0
@@ -140,16 +165,17 @@ async def _show(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
 
 
 async def _directories(root: Path, source_id: str | None) -> tuple[str, ...]:
-    from forage.snapshots import source_directory
     from forage.snapshots.verify import source_directories
 
-    return await source_directories(root) if source_id is None else (source_directory(source_id),)
+    return await source_directories(root) if source_id is None else (_directory(source_id),)
 
 
 async def _verify(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     from forage.snapshots.verify import verify_source
 
     open_store(args.store, write=False)
+    if args.source is not None:
+        await _require_source(args.store, args.source)
     counts: dict[str, int] = {}
     for directory in await _directories(args.store, args.source):
         for verdict in await verify_source(args.store, directory):
@@ -174,10 +200,18 @@ async def _prune(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
 
     if (args.source is None) is not args.all_sources:
         raise InvalidPolicyError("snapshots prune", "a source id, or --all-sources")
+    if not 0 <= args.keep_last <= _MAX_SAFE_INTEGER:
+        raise InvalidPolicyError("--keep-last", f"a whole number from 0 to {_MAX_SAFE_INTEGER}", got=args.keep_last)
     keep = [_cited(reference) for reference in args.keep]
-    open_store(args.store, write=True)
+    if args.source is not None:
+        _refuse_foreign([args.source], keep)
+    open_store(args.store, write=True, make=False)
+    if args.source is not None:
+        await _require_source(args.store, args.source)
     failed = 0
-    for source_id in await _sources_to_prune(args, err):
+    sources = await _sources_to_prune(args, err)
+    _refuse_foreign(sources, keep)
+    for source_id in sources:
         try:
             # Slots depend on the ceiling that the source has on record.
             store = FilesystemSnapshotStore(args.store, max_history_files=await recorded_ceiling(args.store, source_id))
@@ -197,6 +231,13 @@ def _cited(reference: str) -> Lookup:
     if ref is None or not ref.canonical:
         raise InvalidPolicyError("--keep", "a canonical forage-snapshot: reference", got=reference)
     return ref.lookup
+
+
+def _refuse_foreign(source_ids: Sequence[str], keep: Sequence[Lookup]) -> None:
+    """A reference of a source that is not pruned keeps nothing; its writer meant another source. Raises InvalidPolicyError."""
+    for lookup in keep:
+        if lookup.source_id not in source_ids:
+            raise InvalidPolicyError("--keep", "references of a source that is pruned", got=lookup.source_id)
 
 
 async def _sources_to_prune(args: argparse.Namespace, err: TextIO) -> list[str]:

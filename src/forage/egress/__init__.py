@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from forage.egress.evaluate import evaluate_url as evaluate_url
     from forage.egress.facts import CaptureFacts as CaptureFacts
     from forage.egress.facts import TlsFacts as TlsFacts
+    from forage.egress.outgoing import is_reserved as is_reserved
     from forage.egress.policy import EgressPolicy as EgressPolicy
     from forage.egress.proxy import Proxy as Proxy
     from forage.egress.proxy import ProxyEvent as ProxyEvent
@@ -88,6 +89,7 @@ __getattr__, __dir__, __all__ = lazy_face(
         "evaluate_url": "forage.egress.evaluate",
         "forwarded_headers": "forage.egress.redirects",
         "guarded_client": "forage.egress.client",
+        "is_reserved": "forage.egress.outgoing",
         "judge_answers": "forage.egress.rules",
         "judge_redirect": "forage.egress.redirects",
         "judge_url": "forage.egress.rules",

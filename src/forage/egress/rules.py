@@ -94,7 +94,8 @@ def _judge_url(text: str, policy: EgressPolicy) -> JudgedUrl:
     origin = f"{scheme}://{host_header}"
     opened = origin in policy.test_loopback_origins
     if port == 0 or (port_text and policy.guarded and not opened and port not in policy.ports):
-        raise EgressDeniedError(EgressCode.INVALID_PORT, host, rule="ports")
+        detail = "port 0" if port == 0 else f"port {port}, which ports= opens"
+        raise EgressDeniedError(EgressCode.INVALID_PORT, host, rule="ports", detail=detail)
     return JudgedUrl(
         url=origin + target,
         scheme=scheme,

@@ -35,6 +35,8 @@ from forage.snapshots.slots import CEILING_FILE, SLOT_FILE, read_entry
 
 __all__ = ["RecordVerdict", "Verdict", "recorded_ceiling", "source_directories", "verify_source"]
 
+_FAILED_READS = frozenset({StoreErrorReason.READ_FAILED, StoreErrorReason.READ_RACED})
+
 
 class Verdict(StrEnum):
     """What a record is worth."""
@@ -42,6 +44,8 @@ class Verdict(StrEnum):
     INTACT = "intact"
     CORRUPT = "corrupt"
     """Its history cannot be read as long as it is there; ``reason`` says what is wrong."""
+    UNREADABLE = "unreadable"
+    """It could not be read, so nothing is known of it: no permission, mostly. ``reason`` says what happened."""
     LEGACY = "legacy"
     """Sound, under the name that the 0.3 generation gave it: found by references of that generation only."""
     UNINDEXED = "unindexed"
@@ -92,7 +96,12 @@ def _verify_source(root: Path, directory: str) -> tuple[RecordVerdict, ...]:
         with source:
             return tuple(_Walk(source, directory).verdicts())
     except SnapshotStoreError as exc:
-        return (RecordVerdict(directory=directory, name="", verdict=Verdict.CORRUPT, reason=exc.reason),)
+        return (RecordVerdict(directory=directory, name="", verdict=_of(exc.reason), reason=exc.reason),)
+
+
+def _of(reason: StoreErrorReason | None) -> Verdict:
+    """A failed read says nothing about what is stored."""
+    return Verdict.UNREADABLE if reason in _FAILED_READS else Verdict.CORRUPT
 
 
 class _Walk:
@@ -136,7 +145,7 @@ class _Walk:
             snapshot = verify_record(data, name=name, source_id=expected)
         except FileReadError as exc:
             reason = None if exc.fault is FileFault.MISSING else store_error(exc.fault).reason
-            return RecordVerdict(directory=self._directory, name=name, verdict=Verdict.CORRUPT, reason=reason)
+            return RecordVerdict(directory=self._directory, name=name, verdict=_of(reason), reason=reason)
         except SnapshotStoreError as exc:
             return RecordVerdict(directory=self._directory, name=name, verdict=Verdict.CORRUPT, reason=exc.reason, size=size)
         return RecordVerdict(
