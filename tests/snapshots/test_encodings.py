@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from itertools import product
 
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forage.snapshots import decode_text_body, find_encoding
-from forage.snapshots.encodings import UTF8, Encoding, load_index, load_text
+from forage.snapshots.encodings import PIECE, UTF8, Encoding, load_index, load_text
 from forage.snapshots.model import sha256_hex
 from forage.snapshots.multibyte import _multi_byte
 from tests.snapshots import standard_decoders
@@ -300,6 +302,24 @@ def test_a_body_cut_into_pieces_decodes_as_a_whole(name: str) -> None:
             whole = encoding(name)._decode(data)
             assert ("".join(text for text, _ in pieces), any(bad for _, bad in pieces)) == whole, (shift, middle)
             assert len(pieces) > 1 or name == "iso-2022-jp"
+
+
+@pytest.mark.parametrize("name", MULTI_BYTE)
+@pytest.mark.parametrize("octets", [range(0x100), range(0x30, 0xFF), range(0x81, 0xFF), b"0\x81\x8f\xfe"])
+def test_a_body_of_any_octets_is_cut_into_pieces_of_bounded_size(name: str, octets: Sequence[int]) -> None:
+    """No line ends, no ASCII at all: one piece of everything would hold up every other thread."""
+    data = bytes(random.Random(0).choices(octets, k=3 * PIECE + 17))
+    pieces = list(encoding(name).pieces(data))
+    assert len(pieces) >= 3
+    assert ("".join(text for text, _ in pieces), any(bad for _, bad in pieces)) == encoding(name)._decode(data)
+
+
+@pytest.mark.parametrize("octets", [range(0x21, 0x7F), range(0x20, 0x80), b"0~ \n"])
+@pytest.mark.parametrize("escapes", [1, 40])
+def test_a_long_state_of_pairs_reads_as_the_standard_says(octets: Sequence[int], escapes: int) -> None:
+    chosen = random.Random(0)
+    data = b"".join(b"\x1b$B" + bytes(chosen.choices(octets, k=200_001 // escapes)) + b"\x1b(Bascii" for _ in range(escapes))
+    assert encoding("iso-2022-jp").decode(data) == by_the_standard("iso-2022-jp", data)
 
 
 def test_a_byte_order_mark_is_dropped_at_the_beginning_only() -> None:

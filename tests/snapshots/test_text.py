@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forage.snapshots import charset_of, decode_text_body, is_textual
+from forage.snapshots import charset_of, decode_text_body, decodes_quickly, is_textual
 from forage.snapshots.text import CHARSET_TOKEN, decodes_to
 from tests.snapshots.strategies import charsets
 
@@ -54,6 +54,24 @@ def test_charset_of_a_header(content_type: str | None, charset: str | None) -> N
     found, warnings = charset_of(content_type)
     assert found == charset
     assert bool(warnings) == (content_type == "text/html; charset=a=b")
+
+
+@pytest.mark.parametrize(
+    ("content_type", "quick"),
+    [
+        (None, True),
+        ("text/html; charset=utf-8", True),
+        ("text/html; charset=latin1", True),
+        ("text/html; charset=utf-16", True),
+        ("text/html; charset=nobody", True),
+        ("text/html; charset=GBK", False),
+        ("text/html; charset=csISO2022JP", False),
+        ("application/json; charset=x-sjis", False),
+        ("image/png; charset=gbk", True),
+    ],
+)
+def test_multi_byte_texts_are_known_to_take_long(content_type: str | None, quick: bool) -> None:
+    assert decodes_quickly(content_type) is quick
 
 
 @pytest.mark.parametrize("value", ["", '""', '"', 'utf-8"', "a b", "\x1cutf-8", "ü", "x" * 65, '"utf-8', "utf/8", "(x)"])

@@ -20,7 +20,7 @@ from forage.fetch.answer import Answer, without_query
 from forage.fetch.conditional import NO_VALIDATORS, Validators, validators_of
 from forage.fetch.cookies import HopCookies
 from forage.fetch.politeness import WaitTooLongError
-from forage.fetch.received import snapshot_of
+from forage.fetch.received import received_snapshot
 from forage.fetch.rendering import Renderer, kept_plain, render_over, wants_render
 from forage.fetch.result import FetchFailure, FetchResult, Source
 from forage.fetch.robots import Robots
@@ -45,6 +45,7 @@ class Tools:
     settings: FetchSettings
     sender: Sender
     robots: Robots
+    threads: trio.CapacityLimiter
 
 
 @attrs.frozen(kw_only=True)
@@ -219,9 +220,9 @@ class Acquisition:
         if status == 304 and self._sent_validators and self._choices.prior is not None:
             plain = self._not_modified(self._choices.prior, self._sent_validators, answer)
         elif 200 <= status <= 299:
-            plain = self._snapshot(url, answer)
+            plain = await self._snapshot(url, answer)
         else:
-            raise _Failed(self._http_error(url, answer))
+            raise _Failed(await self._http_error(url, answer))
         snapshot = await self._rendered(plain)
         limit = self._choices.max_response_bytes
         if limit is not None and _measure(snapshot) > limit:
@@ -234,14 +235,15 @@ class Acquisition:
             self._warnings.append("etag-changed-on-304: the answer names another entity tag than the one that was asked about")
         return attrs.evolve(prior, not_modified=True)
 
-    def _snapshot(self, url: str, answer: Answer) -> Snapshot:
+    async def _snapshot(self, url: str, answer: Answer) -> Snapshot:
         try:
-            snapshot, notes = snapshot_of(
+            snapshot, notes = await received_snapshot(
                 answer,
                 url=url,
                 source_id=self._source.id,
                 fetched_at=self._tools.settings.utc_now(),
                 redirects=tuple(self._redirects),
+                threads=self._tools.threads,
             )
         except InvalidSnapshotError as exc:
             too_large = str(exc).startswith("body")
@@ -250,7 +252,7 @@ class Acquisition:
         self._warnings += notes
         return snapshot
 
-    def _http_error(self, url: str, answer: Answer) -> FetchFailure:
+    async def _http_error(self, url: str, answer: Answer) -> FetchFailure:
         status = answer.status or 0
         said = "answered 304 although nothing was asked conditionally" if status == 304 else f"answered HTTP {status}"
         if 300 <= status <= 399 and status != 304:
@@ -264,7 +266,7 @@ class Acquisition:
             status=status,
             reason="retry-after-too-long" if too_long else None,
             retry_after=answer.retry_after,
-            page=self._snapshot(url, answer) if keep else None,
+            page=await self._snapshot(url, answer) if keep else None,
         )
 
     async def _rendered(self, plain: Snapshot) -> Snapshot:

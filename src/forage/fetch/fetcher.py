@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Fetcher"]
 
 _CLOSE_SECONDS = 1.0
+_DECODING_THREADS = 2  # they share one interpreter with the event loop: more would take its turns, and finish no sooner
 
 
 class Fetcher:
@@ -53,7 +54,9 @@ class Fetcher:
     ``resumed``: an earlier process may have asked any host up to the moment this fetcher was made, so each host's delay counts from then.
 
     Attempts: ``retries`` further ones after a failure that may pass, clamped to 0 to 5. ``attempt_seconds`` from look-up to last body byte;
-    ``idle_seconds`` without a byte from the server (infinity: no such bound).
+    ``idle_seconds`` without a byte from the server (infinity: no such bound). Making text of the bytes afterwards is no part of an
+    attempt and holds no slot of the host: it asks nobody anything, and what bounds it is the number of bytes (in the charsets of East
+    Asia up to a third of a second a MiB, in a thread). A deadline around it all is the caller's cancel scope.
 
     Robots: ``obey_robots``; ``robots_on_error="allow"`` opens a site whose robots.txt is unreachable, with a warning;
     ``robots_access_denied="deny"`` closes one whose robots.txt answers 401 or 403. ``robots_max_age`` seconds a copy is used.
@@ -136,7 +139,10 @@ class Fetcher:
         sender = Sender(self._session, self._clocks, settings)
         rules = RobotsRules(open_on_error=robots_on_error == "allow", strict=robots_access_denied == "deny", max_age=robots_max_age)
         self._robots = Robots(RobotsClient(sender, policy, settings).ask, rules)
-        self._tools = Tools(policy=policy, judged=self._session.judged, settings=settings, sender=sender, robots=self._robots)
+        threads = trio.CapacityLimiter(_DECODING_THREADS)
+        self._tools = Tools(
+            policy=policy, judged=self._session.judged, settings=settings, sender=sender, robots=self._robots, threads=threads
+        )
 
     def _make_clock(self, host: str) -> HostClock:
         s = self.settings

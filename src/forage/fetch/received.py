@@ -3,16 +3,40 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
+from typing import Final
+
+import trio
 
 from forage.fetch.answer import Answer, without_query
-from forage.snapshots import Snapshot, build_snapshot
+from forage.snapshots import Snapshot, build_snapshot, decodes_quickly
 
-__all__ = ["recorded_time", "snapshot_of"]
+__all__ = ["received_snapshot", "recorded_time", "snapshot_of"]
+
+# What may be decoded between two turns of the event loop: in the worst of all charsets and bodies, and in those of any length in C.
+_INLINE_BYTES: Final = 16 * 1024
+_INLINE_QUICK_BYTES: Final = 1024 * 1024
 
 
 def recorded_time(moment: datetime) -> str:
     """An instant as the formats write it: ISO-8601 UTC, milliseconds, Z."""
     return f"{moment.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
+
+
+async def received_snapshot(
+    answer: Answer, *, url: str, source_id: str, fetched_at: datetime, redirects: tuple[str, ...], threads: trio.CapacityLimiter
+) -> tuple[Snapshot, tuple[str, ...]]:
+    """`snapshot_of`, in a thread where it could take long: one page must not make the deadlines of all others pass.
+
+    ``threads`` bounds how many, since they share one interpreter. A cancel does not wait for such a thread: it touches nothing but
+    its answer, ends by itself, and keeps its place in ``threads`` until then.
+    """
+    make = partial(snapshot_of, answer, url=url, source_id=source_id, fetched_at=fetched_at, redirects=redirects)
+    types = answer.values("content-type")
+    quick = decodes_quickly(types[-1] if types else None)
+    if len(answer.body or b"") <= (_INLINE_QUICK_BYTES if quick else _INLINE_BYTES):
+        return make()
+    return await trio.to_thread.run_sync(make, abandon_on_cancel=True, limiter=threads)
 
 
 def snapshot_of(

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from forage.snapshots.text import DecodedText as DecodedText
     from forage.snapshots.text import charset_of as charset_of
     from forage.snapshots.text import decode_text_body as decode_text_body
+    from forage.snapshots.text import decodes_quickly as decodes_quickly
     from forage.snapshots.text import is_textual as is_textual
     from forage.snapshots.witness import HeadKind as HeadKind
     from forage.snapshots.witness import HeadWitness as HeadWitness
@@ -115,6 +116,7 @@ __getattr__, __dir__, __all__ = lazy_face(
         "compare_head_witness": "forage.snapshots.witness",
         "decode_record": "forage.snapshots.records",
         "decode_text_body": "forage.snapshots.text",
+        "decodes_quickly": "forage.snapshots.text",
         "encode_record": "forage.snapshots.records",
         "encode_uri_component": "forage.snapshots.reference",
         "envelope_json": "forage.snapshots.reference",

@@ -17,11 +17,30 @@ from forage.snapshots.marks import ERROR
 __all__ = ["Iso2022Jp"]
 
 
+_WINDOW = 64 * 1024
+_HIGH = bytes(byte | 0x80 for byte in range(256))
+
+
 class Kanji(Protocol):
     """The EUC-JP decoder."""
 
     def marked(self, data: bytes) -> str:
         """The text with a stand-in for each error."""
+
+    def cut(self, data: bytes, end: int, start: int) -> int:
+        """Where tokens end, near ``end``, when one begins at ``start``."""
+
+
+class _Tokens(dict[bytes, str]):
+    """Tokens of the state of pairs to text, each made once: at most 2**15 of them, so a body full of errors is as quick as any."""
+
+    def __init__(self, kanji: Kanji) -> None:
+        self._kanji = kanji
+
+    def __missing__(self, token: bytes) -> str:
+        whole = len(token) == 2 and 0x21 <= token[1] <= 0x7E
+        text = self[token] = self._kanji.marked(token.translate(_HIGH)) if whole else ERROR
+        return text
 
 
 class Iso2022Jp:
@@ -29,14 +48,14 @@ class Iso2022Jp:
 
     # A run of escape sequences, three bytes each; the last one counts.
     _ESCAPES = re.compile(rb"(?:\x1b(?:\([BJI]|\$[@B]))+")
-    # Whole pairs; a lead with a byte that is no trail and swallowed; anything else, one error each. ESC is never swallowed.
-    _PAIRS = re.compile(rb"(?:[\x21-\x7e][\x21-\x7e])+|[\x21-\x7e][^\x1b\x21-\x7e]|[\x00-\xff]")
+    # A pair; a lead with a byte that is no trail and swallowed; anything else, one error each. ESC is never swallowed.
+    _PAIRS = re.compile(rb"[\x21-\x7e][\x21-\x7e]|[\x21-\x7e][^\x1b\x21-\x7e]|[\x00-\xff]")
     _PAIR_BYTES = bytes(range(0x21, 0x7F))
     _ASCII_BYTES = bytes(byte for byte in range(0x80) if byte not in {0x0E, 0x0F, 0x1B})
-    _HIGH = bytes(byte | 0x80 for byte in range(256))
 
     def __init__(self, kanji: Kanji) -> None:
         self._kanji = kanji
+        self._tokens = _Tokens(kanji)
         ascii_table = [chr(byte) if byte in self._ASCII_BYTES else ERROR for byte in range(256)]
         roman = {0x5C: "¥", 0x7E: "‾"}
         katakana = [chr(0xFF61 - 0x21 + byte) if 0x21 <= byte <= 0x5F else ERROR for byte in range(256)]
@@ -53,17 +72,32 @@ class Iso2022Jp:
     def _texts(self, data: bytes) -> Iterator[str]:
         """Faultless ASCII and kanji gather as EUC-JP, which says the same in bytes that its decoder takes in one go."""
         gathered: list[bytes] = []
+        size = 0
         for segment, state in self._segments(data):
             if state == b"B" and not segment.translate(None, self._ASCII_BYTES):
                 gathered.append(segment)
             elif state is None and len(segment) % 2 == 0 and not segment.translate(None, self._PAIR_BYTES):
-                gathered.append(segment.translate(self._HIGH))
+                gathered.append(segment.translate(_HIGH))
             else:
-                if gathered:
-                    yield self._kanji.marked(b"".join(gathered))
-                    gathered.clear()
-                yield self._faulty(segment, state)
-        yield self._kanji.marked(b"".join(gathered))
+                yield from self._faultless(gathered)
+                gathered, size = [], 0
+                yield from self._faulty(segment, state)
+                continue
+            size += len(segment)
+            if size >= _WINDOW:
+                yield from self._faultless(gathered)
+                gathered, size = [], 0
+        yield from self._faultless(gathered)
+
+    def _faultless(self, gathered: list[bytes]) -> Iterator[str]:
+        """In pieces of bounded size, cut between pairs: each step is one call into C, and no other thread runs during it."""
+        data = b"".join(gathered)
+        start = 0
+        while start < len(data):
+            end = start + _WINDOW
+            end = self._kanji.cut(data, end, start) if end < len(data) else len(data)
+            yield self._kanji.marked(data[start:end])
+            start = end
 
     def _segments(self, data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
         """Bytes and the state that they are in: b"B", b"J", b"I", or None for pairs."""
@@ -79,12 +113,14 @@ class Iso2022Jp:
             state = None if run[-2:-1] == b"$" else run[-1:]
         yield data[start:], state
 
-    def _faulty(self, data: bytes, state: bytes | None) -> str:
-        if state is None:
-            return "".join(map(self._kanji_token, self._PAIRS.findall(data)))
-        return codecs.charmap_decode(data, "strict", self._tables[state])[0]
-
-    def _kanji_token(self, token: bytes) -> str:
-        if len(token) % 2 or not 0x21 <= token[-1] <= 0x7E:
-            return ERROR
-        return self._kanji.marked(token.translate(self._HIGH))
+    def _faulty(self, data: bytes, state: bytes | None) -> Iterator[str]:
+        if state is not None:
+            yield codecs.charmap_decode(data, "strict", self._tables[state])[0]
+            return
+        start = 0
+        while start < len(data):
+            tokens, end = self._PAIRS.findall(data, start, start + _WINDOW), min(start + _WINDOW, len(data))
+            if end < len(data):
+                end -= len(tokens.pop())  # it could read otherwise with the byte behind it
+            yield "".join(map(self._tokens.__getitem__, tokens))
+            start = end

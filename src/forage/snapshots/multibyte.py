@@ -19,15 +19,18 @@ from functools import cache
 
 import attrs
 
-from forage.snapshots.encodings import load_index, load_text
+from forage.snapshots.encodings import PIECE, load_index, load_text
 from forage.snapshots.iso2022jp import Iso2022Jp
-from forage.snapshots.marks import ERROR, MIXED
+from forage.snapshots.marks import ERROR
 
 __all__ = ["decoder"]
 
 _WINDOW = 64 * 1024
 _HANDLER_WINDOW = 4 * 1024
 _HOLE = "\0"
+
+# Trails begin at 0x30 and end at 0xfe. What is below is read again where it follows a lead, what is above is swallowed with it.
+_ENDS = re.compile(rb"[\x00-\x2f\xff]")
 
 _ASCII = rb"[\x00-\x7f]+"
 # One lead byte and whatever follows, or a byte that leads nothing.
@@ -44,11 +47,9 @@ class _Table(dict[bytes, str]):
     """Tokens to text. What is not in it is a run of ASCII or an error."""
 
     def __missing__(self, token: bytes) -> str:
-        if token[0] < 0x80:
-            return token.decode("ascii")
-        text = self.compute(token)
+        text = token.decode("ascii") if token[0] < 0x80 else self.compute(token)
         if len(token) <= 2:
-            self[token] = text  # at most 2**15 of them; a body full of errors is then as quick as any
+            self[token] = text  # fewer than 2**16 of them; a body full of errors is then as quick as any
         return text
 
     def compute(self, token: bytes) -> str:
@@ -150,6 +151,10 @@ _SCHEMES = {
 }
 
 
+class _MixedError(Exception):
+    """A text of the table holds what the codec says for something else: it could not be told from what is to be put right."""
+
+
 class _MultiByte:
     """One decoder with its table and what is known of the codec that helps it."""
 
@@ -173,9 +178,11 @@ class _MultiByte:
     def marked(self, data: bytes) -> str:
         """The text with a stand-in for each error."""
         if not any(sequence in data for sequence in self._hazards):
-            text = data.decode(self._codec, self._handler)
-            if MIXED not in text:
-                return text.translate(self._fixes) if any(char in text for char in self._wrong) else text
+            try:
+                text = data.decode(self._codec, self._handler)
+            except _MixedError:
+                return self.by_table(data)
+            return text.translate(self._fixes) if any(char in text for char in self._wrong) else text
         return self.by_table(data)
 
     def by_table(self, data: bytes) -> str:
@@ -186,8 +193,15 @@ class _MultiByte:
             pieces.append(text)
         return "".join(pieces)
 
-    def _window(self, data: bytes, start: int, size: int) -> tuple[str, int]:
-        """Text of the tokens from ``start`` on, and where they end; at most ``size`` bytes."""
+    def cut(self, data: bytes, end: int, start: int | None = None) -> int:
+        """Where tokens end, shortly before or behind ``end``, when one begins at ``start`` (None: ``PIECE`` bytes before ``end``)."""
+        start = end - PIECE if start is None else start
+        # Cheap where the body has them: a control, a space or punctuation, or an octet of no sequence, is never swallowed and begins none.
+        found = _ENDS.search(data, end, end + _WINDOW)
+        return found.end() if found else self._tokens(data, start, end - start)[1]
+
+    def _tokens(self, data: bytes, start: int, size: int) -> tuple[list[bytes], int]:
+        """The tokens from ``start`` on, and where they end; at most ``size`` bytes."""
         end = min(start + size, len(data))
         tokens = self._pattern.findall(data, start, end)
         if end < len(data):
@@ -195,13 +209,20 @@ class _MultiByte:
             cut = end - 3
             while end > cut and tokens[-1][0] >= 0x80:
                 end -= len(tokens.pop())
+        return tokens, end
+
+    def _window(self, data: bytes, start: int, size: int) -> tuple[str, int]:
+        """Text of the tokens from ``start`` on, and where they end; at most ``size`` bytes."""
+        tokens, end = self._tokens(data, start, size)
         return "".join(map(self._table.__getitem__, tokens)), end
 
     def _repair(self, error: UnicodeError) -> tuple[str, int]:
         """Error handler of the codec path: the codec stands at a token that it does not know."""
         assert isinstance(error, UnicodeDecodeError)
         text, end = self._window(error.object, error.start, _HANDLER_WINDOW)
-        return (MIXED if any(char in text for char in self._wrong) else text), end
+        if any(char in text for char in self._wrong):
+            raise _MixedError
+        return text, end
 
     def _compare(self) -> None:
         """Find where the codec has other text than the table, over every token of one to three bytes and the ends of every range."""
@@ -235,8 +256,11 @@ def _multi_byte(name: str) -> _MultiByte:
     return _MultiByte(_SCHEMES[name])
 
 
-def decoder(name: str) -> Callable[[bytes], tuple[str, bool]]:
-    """The decoder of a multi-byte encoding by its name in the standard: text, and whether an error was replaced by U+FFFD."""
+def decoder(name: str) -> tuple[Callable[[bytes], tuple[str, bool]], Callable[[bytes, int], int]]:
+    """The decoder of a multi-byte encoding by its name in the standard (text, and whether an error was replaced by U+FFFD), and where
+    a body can be cut."""
     if name == "iso-2022-jp":
-        return Iso2022Jp(_multi_byte("euc-jp"))
-    return _multi_byte("gb18030" if name == "gbk" else name)  # the standard has one decoder for both
+        # Its escape sequences reach over any byte.
+        return Iso2022Jp(_multi_byte("euc-jp")), lambda data, _: len(data)
+    found = _multi_byte("gb18030" if name == "gbk" else name)  # the standard has one decoder for both
+    return found, found.cut

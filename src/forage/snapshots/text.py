@@ -10,10 +10,10 @@ import re
 
 import attrs
 
-from forage.snapshots.encodings import REPLACEMENT, UTF8, Encoding, find_encoding
+from forage.snapshots.encodings import REPLACEMENT, UTF8, Encoding, find_encoding, is_quick
 from forage.snapshots.javascript import js_trim
 
-__all__ = ["CHARSET_TOKEN", "DecodedText", "charset_of", "decode_text_body", "decodes_to", "is_textual"]
+__all__ = ["CHARSET_TOKEN", "DecodedText", "charset_of", "decode_text_body", "decodes_quickly", "decodes_to", "is_textual"]
 
 CHARSET_TOKEN = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,64}")
 _TEXTUAL = ("json", "xml", "javascript", "x-www-form-urlencoded")
@@ -55,6 +55,13 @@ def charset_of(content_type: str | None) -> tuple[str | None, tuple[str, ...]]:
         value = value.lower()
         return (value, ()) if CHARSET_TOKEN.fullmatch(value) else (None, (_MALFORMED,))
     return None, ()
+
+
+def decodes_quickly(content_type: str | None) -> bool:
+    """Whether a body of this Content-Type costs milliseconds a MiB to make a snapshot of. The multi-byte charsets of East Asia may cost
+    hundreds: who must not be held up makes those snapshots in a thread."""
+    charset = charset_of(content_type)[0] if is_textual(content_type) else None
+    return charset is None or is_quick(charset)
 
 
 def _chosen(charset: str | None) -> tuple[Encoding, bool]:
