@@ -20,7 +20,7 @@ FLAKE8_ASYNC := --jobs 2 --select ASYNC1,ASYNC2,ASYNC3,ASYNC4 --extend-ignore AS
 UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--only-binary :all: --custom-compile-command "make lock" pyproject.toml
 
-.PHONY: help demo test check lint format types contracts vectors stress-crawl fuzz-egress fuzz-http crash-store stress-store cov lock lock-upgrade system env-run env-dev clean
+.PHONY: help demo test check lint format types contracts vectors stress-crawl fuzz-egress fuzz-http crash-store stress-store soak-mirror cov lock lock-upgrade system env-run env-dev clean
 .DEFAULT_GOAL := help
 
 help:
@@ -33,6 +33,7 @@ help:
 	@echo "make vectors       language-neutral vectors; VECTORS=DIR another folder, FILES=\"a.json b.json\" only some"
 	@echo "make cov           the test suite with coverage and its floor"
 	@echo "make stress-crawl  a crawl at every concurrency, cancelled at 200 and killed at 100 random moments; SEED=N"
+	@echo "make soak-mirror   a mirror crawl with a browser, killed at 100 random moments; SEED=N"
 	@echo "make fuzz-egress   a million generated URLs, answers and redirects against the guard; SEED=N COUNT=N"
 	@echo "make fuzz-http     a million mutated answers, a hundred thousand mutated pages, sitemaps and robots.txt files; SEED=N COUNT=N"
 	@echo "make crash-store   a writer of a store killed at every system call that touches it"
@@ -108,6 +109,10 @@ stress-store: env-dev
 stress-crawl: env-dev
 	@$(PY) -m tests.crawler.stress --seed $(SEED)
 	@$(PY) -m tests.crawler.kill --seed $(SEED)
+
+# A mirror crawl of 20 documents, killed at random moments and started again, ends in the root of an undisturbed one.
+soak-mirror: env-dev system
+	@$(PY) -m tests.mirror.kill --seed $(SEED)
 
 cov: env-dev system
 	@rm -f .coverage .coverage.*

@@ -415,3 +415,14 @@ async def test_each_seam_is_replaceable_alone(tmp_path: Path) -> None:
     assert statuses(report) == ["verified"]
     assert set(called) == {"read", "record", "load", "serve"}
     assert (report.request_count, archive.requests) == (0, 5)
+
+
+async def test_scratch_of_a_killed_writer_is_cleared_and_that_of_others_is_not(tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    ours, theirs = tmp_path / "tmp" / f"{'0' * 64}.77-0123456789ab.json.part", tmp_path / "tmp" / "0123.part"
+    for path in (ours, theirs):
+        path.write_bytes(b"half")
+    async with archive_of() as (_, fetch):
+        await run(URLS[-1:], tmp_path, fetch)
+    assert not ours.exists()
+    assert theirs.exists()

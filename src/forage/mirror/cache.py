@@ -12,6 +12,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import re
 import secrets
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
@@ -46,6 +47,8 @@ MAX_SIDECAR_BYTES: Final = 16 << 20
 MAX_BODY_BYTES: Final = 1 << 30
 # Not every file system can sync a directory; what these say is "not here", never "not written".
 _NO_DIRECTORY_SYNC: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EISDIR, errno.EPERM, errno.EBADF})
+# As `CacheRoot._publish` names them; other writers of this format name theirs otherwise, and are not asked for our lock.
+_SCRATCH: Final = re.compile(r"[0-9a-f]{64}\.[0-9]+-[0-9a-f]{12}(?:\.json)?\.part", re.ASCII)
 
 
 class CacheRootError(CaptureError):
@@ -204,6 +207,13 @@ class CacheRoot:
         merged = merge_dynamic(sidecar, entries)
         self._publish(sidecar_path(key_hash(key)), _sidecar_bytes(merged), sync=False)
         return merged
+
+    def reap_scratch(self) -> None:
+        """Delete what a writer of this program that was killed left half written. Only for the one that holds the root's lock."""
+        with contextlib.suppress(OSError):
+            for path in _entries(self.path / "tmp"):
+                if _SCRATCH.fullmatch(path.name):
+                    path.unlink(missing_ok=True)
 
     def _publish(self, name: str, data: bytes, *, sync: bool) -> None:
         """Write beside, sync, rename into place. ``sync`` makes the entry of the directory durable too."""

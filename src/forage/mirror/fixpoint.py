@@ -179,6 +179,7 @@ class _Run:
             try:
                 await trio.to_thread.run_sync(lambda: self._ledgers.prepare(har=self.har))
                 held.enter_context(root_lock(self.cache.path, started=utc_text(self.utc_now())))
+                await trio.to_thread.run_sync(self.cache.reap_scratch)
             except CacheRootError as exc:
                 for key in keys:
                     self._fail(key, exc)

@@ -1,0 +1,13 @@
+"""A mirror crawl that is killed goes on as if nothing had happened: the small form of ``python -m tests.mirror.kill``."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.mirror.kill import kill_many
+
+
+@pytest.mark.slow
+async def test_killed_at_any_moment_a_crawl_ends_in_the_root_of_an_undisturbed_one() -> None:
+    soak = await kill_many(10, seed=0)
+    assert soak.killed == 10
