@@ -235,6 +235,29 @@ async def test_a_store_that_fails_costs_a_warning(autojump_clock: Clock) -> None
     assert [w.partition(":")[0] for w in result.warnings] == ["revalidate"]
 
 
+class _BrokenStore(PriorStore):
+    """Somebody's store, with a mistake in it."""
+
+    def __init__(self, gives: object) -> None:
+        super().__init__(None)
+        self._gives = gives
+
+    async def latest(self, source_id: str) -> Any:
+        await trio.lowlevel.checkpoint()
+        if isinstance(self._gives, Exception):
+            raise self._gives
+        return self._gives
+
+
+@pytest.mark.parametrize("gives", [RuntimeError("disk"), KeyError("x"), TypeError(), 5, {"etag": "x"}])
+async def test_a_store_with_a_mistake_of_its_own_ends_no_fetch(gives: object, autojump_clock: Clock) -> None:
+    async with open_site({A: html()}) as site:
+        result = await site.fetcher.fetch(A, store=_BrokenStore(gives))
+    assert result.ok
+    assert [w.partition(":")[0] for w in result.warnings] == ["revalidate"]
+    assert (type(gives).__name__ if isinstance(gives, Exception) else f"it gave {type(gives).__name__}") in result.warnings[0]
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -476,6 +499,7 @@ async def test_a_bad_limit_is_a_result(limit: Any, autojump_clock: Clock) -> Non
         ("delay", -1), ("delay", float("nan")), ("delay", "1"), ("per_host", 0), ("retries", "2"), ("attempt_seconds", 0),
         ("idle_seconds", 0), ("user_agent", ""), ("user_agent", "a\nb"), ("robots_on_error", "open"), ("render", True),
         ("max_response_bytes", 0), ("group_by", "net"), ("max_redirects", -1), ("cookies", 1), ("on_wait", 5),
+        ("egress", 5), ("egress", {}), ("resolver", 5), ("dialer", object()), ("wire", "x"), ("renderer", 5),
     ],
 )  # fmt: skip
 async def test_an_invalid_option_names_its_field(field: str, value: Any) -> None:
@@ -485,6 +509,35 @@ async def test_an_invalid_option_names_its_field(field: str, value: Any) -> None
     result = await fetch_source(A, **{field: value}) if field != "max_response_bytes" else await fetch_source(A, max_response_bytes=value)
     assert result.error is not None
     assert result.error.kind is FetchErrorKind.INVALID_CONFIG
+
+
+@pytest.mark.parametrize("source", [None, 5, b"https://site.test/", [], object(), ("a", "b")])
+@pytest.mark.parametrize("options", [{}, {"delay": "x"}])
+async def test_a_source_that_is_none_is_a_result(source: Any, options: dict[str, Any]) -> None:
+    error = (await fetch_source(source, **options)).error
+    assert error is not None
+    assert error.kind is FetchErrorKind.INVALID_CONFIG
+    assert error.message.partition(":")[0] in ("source", *options)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"fetcher": 5}, {"fetcher": object()}, {"store": 5}, {"store": "snapshots/"}, {"obey_robots": "yes"}, {"render": 5},
+        {"source.revalidate": "x"}, {"source.revalidate": None},
+    ],
+)  # fmt: skip
+async def test_an_argument_of_a_wrong_type_is_a_result_that_names_it(call: dict[str, Any], autojump_clock: Clock) -> None:
+    ((name, value),) = call.items()
+    source = Source(id=A, url=A, revalidate=value) if name == "source.revalidate" else Source(id=A, url=A)
+    async with open_site({}) as site:
+        rest = {} if name == "source.revalidate" else call
+        result = await fetch_source(source, **{"fetcher": site.fetcher, **rest})
+        assert site.asked == []
+    assert (result.source_id, result.url) == (A, A)
+    assert result.error is not None
+    assert result.error.kind is FetchErrorKind.INVALID_CONFIG
+    assert result.error.message.startswith(f"{name}: takes ")
 
 
 def test_retries_are_clamped() -> None:

@@ -44,6 +44,29 @@ async def test_each_authority_has_its_own_file_and_http_and_https_are_two(autoju
         assert {"http://site.test/robots.txt", "https://www.site.test/robots.txt", ROBOTS} <= set(site.asked)
 
 
+@pytest.mark.parametrize("value", ["\x80", '"\xe9"', "x" * 4097, ""])
+async def test_a_validator_that_no_request_may_hold_does_not_keep_an_old_copy_for_ever(
+    value: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    tagged = VirtualAnswer(headers=(("ETag", value), ("Last-Modified", value)), body=CLOSED.body)
+    async with open_site({ROBOTS: [tagged, OPEN]}, obey_robots=True) as site:
+        await site.fetcher.robots("https://site.test/")
+        await trio.sleep(86_400)
+        entry = await site.fetcher.robots("https://site.test/")
+        assert entry.state is RobotsState.PARSED
+        assert entry.problem is None
+        assert not {"if-none-match", "if-modified-since"} & set(site.headers_of(ROBOTS))
+        assert not (await site.fetcher.fetch("https://site.test/private")).warnings
+
+
+@pytest.mark.parametrize("value", ["\x01", "a\nb", "a\x7f"])
+async def test_a_remembered_validator_that_no_request_may_hold_is_not_sent(value: str, autojump_clock: trio.testing.MockClock) -> None:
+    async with open_site({ROBOTS: OPEN}, obey_robots=True) as site:
+        site.fetcher.remember_robots("https://site.test/", RobotsCopy(body=CLOSED.body, age=86_400.0, etag=value, last_modified=value))
+        await site.fetcher.robots("https://site.test/")
+        assert not {"if-none-match", "if-modified-since"} & set(site.headers_of(ROBOTS))
+
+
 async def test_an_old_copy_is_asked_for_conditionally(autojump_clock: trio.testing.MockClock) -> None:
     tagged = VirtualAnswer(headers=(("ETag", '"r1"'), ("Last-Modified", "then")), body=CLOSED.body)
     async with open_site({ROBOTS: [tagged, VirtualAnswer(status=304)]}, obey_robots=True) as site:

@@ -8,7 +8,7 @@ import attrs
 
 from forage.snapshots import Snapshot
 
-__all__ = ["NO_VALIDATORS", "Validators", "validators_of"]
+__all__ = ["NO_VALIDATORS", "Validators", "sendable", "validators_of"]
 
 # ASCII alone comes back as the bytes that it was; records hold other octets as latin-1 text, requests are written as UTF-8.
 _SENDABLE = re.compile(r"[\t\x20-\x7e]{1,4096}")
@@ -38,12 +38,13 @@ def validators_of(prior: Snapshot | None, url: str) -> Validators:
         return NO_VALIDATORS
     if prior.url.partition("#")[0] != url.partition("#")[0] or "*" in prior.headers.get("vary", ""):
         return NO_VALIDATORS
-    etag = _sendable(prior.headers.get("etag"))
-    modified = _sendable(prior.headers.get("last-modified"))
+    etag = sendable(prior.headers.get("etag"))
+    modified = sendable(prior.headers.get("last-modified"))
     found = (("If-None-Match", etag), ("If-Modified-Since", modified))
     return Validators(headers=tuple((name, value) for name, value in found if value is not None), etag=etag)
 
 
-def _sendable(value: str | None) -> str | None:
-    """A stored value is somebody's text: one with a line end must not become a header of its own."""
+def sendable(value: str | None) -> str | None:
+    """The value where it can go back as it came, else None. It is somebody's text: one with a line end must not become a header of
+    its own, and one that no request may hold would keep the page from ever being asked for again."""
     return value if value is not None and _SENDABLE.fullmatch(value) else None

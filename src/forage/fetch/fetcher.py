@@ -11,28 +11,28 @@ import random as _random
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, get_args
+from typing import TYPE_CHECKING, Self
 
 import attrs
 import trio
 
-from forage._codec import is_well_formed, units
 from forage.egress import EgressPolicy, EgressSession
-from forage.errors import FetchErrorKind, ForageError
+from forage.errors import ForageError
 from forage.fetch.acquisition import Acquisition, Choices, Tools
+from forage.fetch.checks import check_parts, refused_call
 from forage.fetch.politeness import ClockState, HostClock, HostClocks, OnPause, OnWait
 from forage.fetch.rendering import Renderer
-from forage.fetch.result import FetchFailure, FetchResult, Source
+from forage.fetch.result import FetchResult, Source
 from forage.fetch.robots import Robots, RobotsCopy
 from forage.fetch.robots_client import RobotsClient
 from forage.fetch.robots_outcome import DEFAULT_MAX_AGE, RobotsEntry, RobotsRules
 from forage.fetch.sender import Sender
-from forage.fetch.settings import DEFAULT_USER_AGENT, FetchSettings, GroupBy, OpenOrClosed, Render, is_agent, is_byte_limit, utc_now
-from forage.snapshots import MAX_SOURCE_ID_UNITS
+from forage.fetch.settings import DEFAULT_USER_AGENT, FetchSettings, GroupBy, OpenOrClosed, Render, utc_now
+from forage.snapshots import Snapshot
 
 if TYPE_CHECKING:
     from forage.egress import Dialer, Resolver, Wire
-    from forage.snapshots import Snapshot, SnapshotStore
+    from forage.snapshots import SnapshotStore
 
 __all__ = ["Fetcher"]
 
@@ -128,6 +128,7 @@ class Fetcher:
             utc_now=utc_now,
             random=random,
         )
+        check_parts(egress, renderer)
         policy = EgressPolicy() if egress is None else egress
         if max_redirects is not None:
             policy = attrs.evolve(policy, max_redirects=max_redirects)
@@ -184,9 +185,9 @@ class Fetcher:
         """
         if isinstance(source, str):
             source = Source(id=source, url=source)
-        problem = _problem_of(source, max_response_bytes, render)
-        if problem is not None:
-            return FetchResult(source_id=source.id, url=source.url, error=problem)
+        refused = refused_call(source, store=store, max_response_bytes=max_response_bytes, render=render, obey_robots=obey_robots)
+        if refused is not None:
+            return refused
         settings = self.settings
         warnings: list[str] = []
         choices = Choices(
@@ -223,41 +224,16 @@ class Fetcher:
             self._clocks.of(host).restore(state)
 
 
-def _problem_of(source: Source, max_response_bytes: object, render: object) -> FetchFailure | None:
-    """What is wrong with a call, before anything is asked for. Types are looked at: callers are not trusted to keep them."""
-    said = None
-    source_id: object = source.id
-    url: object = source.url
-    good_id = isinstance(source_id, str) and source_id.strip() and units(source_id) <= MAX_SOURCE_ID_UNITS and is_well_formed(source_id)
-    if not good_id:
-        said = f"source.id: takes 1 to {MAX_SOURCE_ID_UNITS} UTF-16 units of text that is not blank"
-    elif not is_byte_limit(max_response_bytes):
-        said = "max_response_bytes: takes a whole number above 0, or None"
-    elif not _is_header_map(source.headers):
-        said = "source.headers: takes a mapping of names to values, both text"
-    elif render is not None and render not in get_args(Render):
-        said = f"render: takes {', '.join(map(repr, get_args(Render)))} or None"
-    elif source.user_agent is not None and not is_agent(source.user_agent):
-        said = "source.user_agent: takes printable ASCII text"
-    if said is not None:
-        return FetchFailure(kind=FetchErrorKind.INVALID_CONFIG, message=said)
-    if not isinstance(url, str):
-        return FetchFailure(kind=FetchErrorKind.INVALID_URL, message="source.url: takes text")
-    return None
-
-
-def _is_header_map(value: object) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(k, str) and isinstance(v, str) for k, v in value.items())
-
-
 async def _prior(store: SnapshotStore | None, source: Source, warnings: list[str]) -> Snapshot | None:
     """The latest snapshot, where the source wants its request conditional. A store that fails costs a warning, and the page comes whole."""
     if store is None or not source.revalidate:
         return None
     try:
-        latest: Snapshot | None = await store.latest(source.id)
-        return latest
-    except (ForageError, OSError) as exc:
+        latest: object = await store.latest(source.id)
+        if latest is None or isinstance(latest, Snapshot):
+            return latest
+        said = f"it gave {type(latest).__name__}"
+    except Exception as exc:  # noqa: BLE001 - the store may be anyone's; whatever it raises must not cost the page
         said = str(exc) if isinstance(exc, ForageError) else type(exc).__name__
-        warnings.append(f"revalidate: the latest snapshot could not be read ({said}); asking unconditionally")
-        return None
+    warnings.append(f"revalidate: the latest snapshot could not be read ({said}); asking unconditionally")
+    return None

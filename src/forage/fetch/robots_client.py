@@ -14,6 +14,7 @@ import attrs
 from forage.egress import EgressPolicy, RedirectChain, judge_redirect, judge_url
 from forage.errors import EgressCode, EgressDeniedError, FetchErrorKind
 from forage.fetch.answer import Answer
+from forage.fetch.conditional import sendable
 from forage.fetch.result import FetchFailure
 from forage.fetch.robots_outcome import RobotsEntry, RobotsReply
 from forage.fetch.robots_rules import MAX_ROBOTS_BYTES
@@ -67,10 +68,8 @@ class RobotsClient:
             ("Accept-Encoding", ACCEPT_ENCODING),
         ]
         if held is not None and held.fetched_at is not None:
-            if held.etag:
-                headers.append(("If-None-Match", held.etag))
-            if held.last_modified:
-                headers.append(("If-Modified-Since", held.last_modified))
+            kept = (("If-None-Match", sendable(held.etag)), ("If-Modified-Since", sendable(held.last_modified)))
+            headers += [(name, value) for name, value in kept if value is not None]
         return tuple(headers)
 
 

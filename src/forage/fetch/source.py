@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from forage.errors import FetchErrorKind, InvalidPolicyError
+from forage.errors import InvalidPolicyError
+from forage.fetch.checks import refused_result
 from forage.fetch.fetcher import Fetcher
-from forage.fetch.result import FetchFailure, FetchResult, Source
+from forage.fetch.result import FetchResult, Source
 
 if TYPE_CHECKING:
     from forage.snapshots import SnapshotStore
@@ -28,12 +29,14 @@ async def fetch_source(
     lives for this call, and ``options`` are those of `Fetcher`: then nothing is remembered, and two calls in a row are not
     paced. ``store`` is asked for the latest snapshot and never written to.
     """
+    given: object = fetcher  # types are looked at: callers are not trusted to keep them
+    if given is not None and not isinstance(given, Fetcher):
+        return refused_result(source, "fetcher: takes a Fetcher, or None")
     if fetcher is not None:
         return await fetcher.fetch(source, store=store, max_response_bytes=max_response_bytes, **options)
     try:
         own = Fetcher(**options)
     except InvalidPolicyError as exc:
-        source = Source(id=source, url=source) if isinstance(source, str) else source
-        return FetchResult(source_id=source.id, url=source.url, error=FetchFailure(kind=FetchErrorKind.INVALID_CONFIG, message=str(exc)))
+        return refused_result(source, str(exc))
     async with own:
         return await own.fetch(source, store=store, max_response_bytes=max_response_bytes)
