@@ -42,6 +42,10 @@ SITE = "https://site.test/"
         (["egress", "check", "--ca-file", "/dev/null", SITE], "forage egress check: --ca-file: takes"),
         (["crawl", SITE, "--manifest", "/absent/m.json"], "forage crawl: --manifest: takes"),
         (["crawl", SITE, "--manifest", "/"], "forage crawl: --manifest: takes"),
+        *(
+            (["mirror", action, "--root", "/absent", *more], f"forage mirror {action}: --root: takes the folder of a mirror")
+            for action, more in {"status": [], "verify": [], "serve": [], "explain": ["20120515093000/http://site.test/"]}.items()
+        ),
     ],
 )
 async def test_wrong_usage_exits_with_2_and_names_command_and_flag(args: list[str], said: str) -> None:

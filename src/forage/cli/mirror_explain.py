@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, TextIO
 
 import trio
 
 from forage._codec import dump_pretty
+from forage.cli.mirror_options import add_root_option, require_root
 from forage.cli.options import quoted
 
 __all__ = ["add_parser", "run"]
@@ -18,7 +18,7 @@ __all__ = ["add_parser", "run"]
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command's flags."""
     parser = commands.add_parser("explain", help="why a document is not verified", description=__doc__)
-    parser.add_argument("--root", "-r", type=Path, metavar="DIR", required=True, help="folder of the mirror")
+    add_root_option(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.add_argument("key", metavar="KEY", help="TIMESTAMP/ORIGINAL, or a replay URL")
 
@@ -32,6 +32,7 @@ async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     if document is None:
         print("forage mirror explain: not a key and not a replay URL", file=err)
         return 2
+    require_root(args.root)
     found = await trio.to_thread.run_sync(explain_document, args.root, document.key)
     if args.json:
         out.write(dump_pretty(found) + "\n")

@@ -10,22 +10,53 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from forage.cli.options import folder
 from forage.errors import InvalidPolicyError
 
 if TYPE_CHECKING:
     from forage.browser import BrowserOptions, Viewport
     from forage.mirror import BrowserProbe, EscapePolicy
 
-__all__ = ["BrowserFlags", "add_archive_options", "add_browser_options", "browser_flags", "load_policy", "open_probe"]
+__all__ = [
+    "BrowserFlags",
+    "add_archive_options",
+    "add_browser_options",
+    "add_root_option",
+    "browser_flags",
+    "load_policy",
+    "open_probe",
+    "require_root",
+]
 
 _VIEWPORT = re.compile(r"([0-9]{1,5})x([0-9]{1,5})(?:@([0-9]{1,2}(?:\.[0-9]{1,2})?))?", re.ASCII)
 _UNPRIVILEGED = "nobody"
 
 
+def add_root_option(parser: argparse.ArgumentParser) -> None:
+    """Which mirror a command looks into."""
+    parser.add_argument("--root", "-r", type=folder, metavar="DIR", required=True, help="folder of the mirror (required)")
+
+
+def require_root(path: Path) -> None:
+    """A misspelt folder must not pass for a mirror in which nothing is wrong. Raises InvalidPolicyError."""
+    if not path.is_dir():
+        raise InvalidPolicyError("--root", "the folder of a mirror that is there", got=str(path))
+
+
 def add_archive_options(parser: argparse.ArgumentParser) -> None:
     """Which archive, and how it can reach the operator."""
-    parser.add_argument("--archive-base", default="https://web.archive.org", metavar="URL", help="fetch captures from another service")
-    parser.add_argument("--contact", default="forage-crawl", metavar="TEXT", help="how the archive can reach you; part of the user agent")
+    parser.add_argument(
+        "--archive-base",
+        default="https://web.archive.org",
+        metavar="URL",
+        help="fetch captures from another service; the address in front of /web (default https://web.archive.org)",
+    )
+    parser.add_argument(
+        "--contact",
+        default="forage-crawl",
+        metavar="TEXT",
+        help="how the archive can reach you; part of the user agent (default forage-crawl)",
+    )
 
 
 def add_browser_options(parser: argparse.ArgumentParser) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import signal
-from pathlib import Path
 from typing import TextIO
 
 import trio
+
+from forage.cli.mirror_options import add_root_option, require_root
 
 __all__ = ["add_parser", "run"]
 
@@ -15,7 +16,7 @@ __all__ = ["add_parser", "run"]
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command's flags."""
     parser = commands.add_parser("serve", help="serve a mirror on loopback", description=__doc__)
-    parser.add_argument("--root", "-r", type=Path, metavar="DIR", required=True, help="folder of the mirror")
+    add_root_option(parser)
     parser.add_argument("--port", type=int, default=0, metavar="N", help="port to listen on (default: any that is free)")
     parser.add_argument("--plain", action="store_true", help="leave references to the archive as they are")
     parser.add_argument("--report-only", action="store_true", help="report what the content security policy would block, block nothing")
@@ -26,6 +27,7 @@ async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Prints the address, then serves until an interrupt; exit code 0."""
     from forage.mirror import CacheRoot, CspMode, Site, open_mirror_server
 
+    require_root(args.root)
     root = CacheRoot(args.root)
     held = None if args.plain else frozenset(await trio.to_thread.run_sync(root.load_corpus))
     mode = CspMode.REPORT_ONLY if args.report_only else CspMode.ENFORCE

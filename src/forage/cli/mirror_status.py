@@ -10,7 +10,8 @@ from typing import Any, TextIO
 import trio
 
 from forage._codec import dump_pretty
-from forage.cli.options import quoted
+from forage.cli.mirror_options import add_root_option, require_root
+from forage.cli.options import counted, quoted
 
 __all__ = ["add_parser", "mirror_status", "run"]
 
@@ -18,17 +19,18 @@ __all__ = ["add_parser", "mirror_status", "run"]
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command's flags."""
     parser = commands.add_parser("status", help="what is verified, and what is not", description=__doc__)
-    parser.add_argument("--root", "-r", type=Path, metavar="DIR", required=True, help="folder of the mirror")
+    add_root_option(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
 
 
 async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Exit code 0 when every document is verified under the rule in force, else 1."""
+    require_root(args.root)
     status = await trio.to_thread.run_sync(mirror_status, args.root)
     if args.json:
         out.write(dump_pretty(status) + "\n")
     else:
-        out.write(f"{status['documents']} documents, {status['verified']} verified\n")
+        out.write(f"{counted(status['documents'], 'document')}, {status['verified']} verified\n")
         out.writelines(f"{count:6d}  {reason}\n" for reason, count in status["reasons"].items())
         out.writelines(f"{row['reason']}\t{quoted(row['key'])}\n" for row in status["unverified"])
     return 0 if status["verified"] == status["documents"] else 1

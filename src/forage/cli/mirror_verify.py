@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import trio
 
 from forage._codec import dump_pretty
-from forage.cli.mirror_options import add_archive_options
-from forage.cli.options import quoted
+from forage.cli.mirror_options import add_archive_options, add_root_option, require_root
+from forage.cli.options import counted, quoted
 from forage.errors import CaptureError
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "verify", help="check a mirror on disk", description=__doc__, epilog="exit codes: 0 no finding remains, 1 some do"
     )
-    parser.add_argument("--root", "-r", type=Path, metavar="DIR", required=True, help="folder of the mirror")
+    add_root_option(parser)
     parser.add_argument("--fix", action="store_true", help="delete bodies without sidecar and scratch files, and nothing else")
     parser.add_argument("--refetch", action="store_true", help="fetch corrupt and missing bodies again")
     parser.add_argument("--delay", type=float, default=1.5, metavar="S", help="seconds between starts of archive requests (default 1.5)")
@@ -35,13 +34,14 @@ async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Exit code 0 when no finding remains; the report is one JSON object on standard output."""
     from forage.mirror import verify_root
 
+    require_root(args.root)
     report = await trio.to_thread.run_sync(lambda: verify_root(args.root, fix=args.fix))
     if args.refetch:
         await _refetch(args, report, err)
         report = await trio.to_thread.run_sync(lambda: verify_root(args.root, fix=args.fix))
     out.write(dump_pretty(report.to_json()) + "\n")
     if not report.ok:
-        print(f"forage mirror verify: {len(report.findings)} finding(s)", file=err)
+        print(f"forage mirror verify: {counted(len(report.findings), 'finding')}", file=err)
     return 0 if report.ok else 1
 
 

@@ -23,11 +23,16 @@ async def fetch_source(
     max_response_bytes: int | None = None,
     **options: Any,
 ) -> FetchResult:
-    """Acquire one source and return what came of it, a snapshot or an error; nothing is raised for operational trouble or a bad option.
+    """Acquire one source and return what came of it: ``result.snapshot`` or ``result.error``; ``result.unwrap()`` raises the latter.
 
-    With a ``fetcher`` its robots, clocks and connections are used, and ``options`` are those of `Fetcher.fetch`. Without one a fetcher
-    lives for this call, and ``options`` are those of `Fetcher`: then nothing is remembered, and two calls in a row are not
-    paced. ``store`` is asked for the latest snapshot and never written to.
+    A text is a source whose id is its URL. ``store`` is asked for the latest snapshot, to make the request conditional, and never written
+    to. ``max_response_bytes`` of the decoded body, 64 MiB by default.
+
+    Without ``fetcher`` one lives for this call, and ``options`` are those of `Fetcher` (``egress``, ``delay``, ``obey_robots``, ...): then
+    nothing is remembered, and two calls in a row are not paced. With one, its robots, clocks and connections are used, and ``options`` are
+    those of `Fetcher.fetch` (``render``, ``obey_robots``).
+
+    Operational trouble and a wrong value are errors of the result (``invalid-config`` for the latter). TypeError for an unknown option.
     """
     given: object = fetcher  # types are looked at: callers are not trusted to keep them
     if given is not None and not isinstance(given, Fetcher):
