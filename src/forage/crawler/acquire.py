@@ -112,7 +112,8 @@ class _Reader:
             warnings=(*warnings, *found.warnings),
             snapshot=snapshot if self.policy.keep_bodies else None,
         )
-        return Outcome(page=page, links=found.links, covered=_covered(entry, (*page.redirects, page.url)))
+        covered = () if page.url == entry.url and not page.redirects else _covered(entry, (*page.redirects, page.url))
+        return Outcome(page=page, links=found.links, covered=covered)
 
     async def _links(self, snapshot: Snapshot, left_for: Sequence[Link]) -> PageLinks:
         headers = snapshot.headers or {}

@@ -13,7 +13,7 @@ from forage.crawler.links import Link
 from forage.crawler.manifest import PageSkip, SkipReason
 from forage.crawler.policy import CrawlPolicy
 from forage.crawler.traps import TrapBudget
-from forage.crawler.urls import dedupe_key, same_host
+from forage.crawler.urls import dedupe_key, origin_of, same_host
 
 __all__ = ["Admission"]
 
@@ -25,6 +25,7 @@ class Admission:
         self._frontier = frontier
         self._policy = policy
         self._seed_url = seed_url
+        self._seed_root = origin_of(seed_url) + "/"
         self._traps = traps
         self._passed_over: dict[str, PageSkip] = {}
         self._trapped = False
@@ -78,7 +79,7 @@ class Admission:
 
     def _judge(self, link: Link, page_url: str, depth: int, committed: int) -> float | tuple[SkipReason, str | None]:
         policy = self._policy
-        if policy.same_host and not same_host(link.url, self._seed_url):
+        if policy.same_host and not (link.url.startswith(self._seed_root) or same_host(link.url, self._seed_url)):
             return SkipReason.OFF_SCOPE, None
         if link.nofollow and not policy.follow_nofollow:
             return SkipReason.NOFOLLOW, None

@@ -11,7 +11,7 @@ import heapq
 import itertools
 import sqlite3
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 import attrs
@@ -63,7 +63,8 @@ class FollowContext:
 class _Shelf(Protocol):
     """Where a frontier keeps what it knows."""
 
-    def depth(self, key: str) -> int | None: ...
+    @property
+    def depth(self) -> Callable[[str], int | None]: ...
     def set_depth(self, key: str, depth: int) -> None: ...
     def cover(self, key: str) -> None: ...
     def is_covered(self, key: str) -> bool: ...
@@ -85,8 +86,9 @@ class _Memory:
     def __len__(self) -> int:
         return len(self._depths)
 
-    def depth(self, key: str) -> int | None:
-        return self._depths.get(key)
+    @property
+    def depth(self) -> Callable[[str], int | None]:
+        return self._depths.get
 
     def set_depth(self, key: str, depth: int) -> None:
         self._depths[key] = depth
@@ -203,6 +205,7 @@ class Frontier:
 
     def __init__(self, *, scored: bool = False, in_memory: int = 2_000_000) -> None:
         self._shelf: _Shelf = _Memory(scored=scored)
+        self._depth = self._shelf.depth  # asked for each link of each page
         self._in_memory = in_memory
         self._ring: deque[str] = deque()  # hosts with URLs that wait, in the order of their turns
         self._counts: dict[str, int] = {}  # how many wait, by host
@@ -225,7 +228,7 @@ class Frontier:
 
     def knows(self, key: str, depth: int | None = None) -> bool:
         """True when the key was pushed or marked before; with a smaller ``depth`` the known one is lowered."""
-        known = self._shelf.depth(key)
+        known = self._depth(key)
         if known is None:
             return False
         if depth is not None and depth < known:
@@ -284,3 +287,4 @@ class Frontier:
             disk = _Disk()
             self._shelf.move_to(disk)
             self._shelf = disk
+            self._depth = disk.depth

@@ -7,6 +7,7 @@ formats.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import attrs
 
@@ -44,6 +45,10 @@ MAX_REFERENCE_UNITS = 16_384
 MAX_RELEASED_REFERENCE_UNITS = 1_048_576
 
 _PREFIX = "forage-snapshot:"
+_DIGEST = "&snapshotSha256="
+# URLs and what is made of them hold these and little else that is escaped; other texts go through the expressions.
+_COMPONENT_PLAIN = re.compile(r"[A-Za-z0-9\-_.!~*'()%:/]*")
+_FORM_PLAIN = re.compile(r"[A-Za-z0-9*\-._%:/]*")
 _COMPONENT_RESERVED = re.compile(rb"[^A-Za-z0-9\-_.!~*'()]")
 _FORM_RESERVED = re.compile(rb"[^A-Za-z0-9*\-._ ]")
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
@@ -121,12 +126,18 @@ def envelope_json(snapshot: Snapshot, *, released_identity: bool = False) -> str
     else:
         encoding = '"utf8"' if isinstance(snapshot.body, str) else '"bytes"'
     headers = snapshot.headers
-    pairs = None if headers is None else [[name, headers[name]] for name in sorted(headers, key=utf16_key)]
+    pairs = None if headers is None else [[name, headers[name]] for name in _in_order(headers)]
     tail = dump_compact({"headers": pairs, "redirects": snapshot.redirects, "rendered": snapshot.rendered})
     return (
         f'{{"sourceId":{quote_json(snapshot.source_id)},"url":{quote_json(snapshot.url)},"status":{js_integer_text(snapshot.status)},'
         f'"fetchedAt":{quote_json(snapshot.fetched_at)},"bodyHash":"{snapshot.body_hash}","bodyEncoding":{encoding},{tail[1:]}'
     )
+
+
+def _in_order(names: Mapping[str, str]) -> list[str]:
+    if "".join(names).isascii():
+        return sorted(names)
+    return sorted(names, key=utf16_key)
 
 
 def snapshot_digest(snapshot: Snapshot, *, released_identity: bool = False) -> str:
@@ -147,8 +158,8 @@ def identity_digest(item: Snapshot | Lookup | SourceRef) -> str:
 def build_source_ref(snapshot: Snapshot) -> str:
     """The canonical reference of a snapshot, with its digest. Raises InvalidSnapshotError when the snapshot is not durable, or the
     reference would be longer than 16,384 units."""
-    validate_snapshot(snapshot)
-    text = format_source_ref(lookup_of(snapshot))
+    digest = snapshot_digest(snapshot)
+    text = _identity_text(snapshot.source_id, snapshot.url, snapshot.body_hash, snapshot.fetched_at) + _DIGEST + digest
     if len(text) > MAX_REFERENCE_UNITS:
         raise InvalidSnapshotError(f"source reference would be longer than {MAX_REFERENCE_UNITS} units")
     return text
@@ -156,9 +167,12 @@ def build_source_ref(snapshot: Snapshot) -> str:
 
 def format_source_ref(ref: Lookup | SourceRef) -> str:
     """The canonical text of these fields, of any length; ASCII only."""
-    text = f"{_PREFIX}{encode_uri_component(ref.source_id)}?url={_encode_form(ref.url)}&sha256={_encode_form(ref.body_hash)}"
-    text += f"&fetchedAt={_encode_form(ref.fetched_at)}"
-    return text if ref.snapshot_digest is None else f"{text}&snapshotSha256={_encode_form(ref.snapshot_digest)}"
+    text = _identity_text(ref.source_id, ref.url, _encode_form(ref.body_hash), ref.fetched_at)
+    return text if ref.snapshot_digest is None else text + _DIGEST + _encode_form(ref.snapshot_digest)
+
+
+def _identity_text(source_id: str, url: str, body_hash: str, fetched_at: str) -> str:
+    return f"{_PREFIX}{encode_uri_component(source_id)}?url={_encode_form(url)}&sha256={body_hash}&fetchedAt={_encode_form(fetched_at)}"
 
 
 def parse_source_ref(text: object) -> SourceRef | None:
@@ -201,12 +215,20 @@ def _unescape(match: re.Match[bytes]) -> bytes:
 
 def encode_uri_component(text: str) -> str:
     """JavaScript's encodeURIComponent: the first part of a reference, and the seed in a crawl's source ids."""
+    if _COMPONENT_PLAIN.fullmatch(text) is not None:
+        return _escape_url(text)
     return _COMPONENT_RESERVED.sub(_escape, text.encode()).decode("ascii")
 
 
 def _encode_form(text: str) -> str:
     """One value of application/x-www-form-urlencoded."""
+    if _FORM_PLAIN.fullmatch(text) is not None:
+        return _escape_url(text)
     return _FORM_RESERVED.sub(_escape, text.encode()).replace(b" ", b"+").decode("ascii")
+
+
+def _escape_url(text: str) -> str:
+    return text.replace("%", "%25").replace("/", "%2F").replace(":", "%3A")
 
 
 def _decode_component(text: str) -> str | None:
