@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import trio
 
-from forage.crawler import CrawlManifest, CrawlPolicy, crawl
+from forage.crawler import CrawlManifest, CrawlPolicy, crawl, crawl_many
 from forage.egress import EgressPolicy
 from forage.snapshots import FilesystemSnapshotStore
 
@@ -46,15 +46,10 @@ async def run(args: argparse.Namespace) -> list[CrawlManifest]:
         egress=EgressPolicy(allow_networks=("127.0.0.0/8",), ports=ports, ca_file=args.ca),
     )
     store = None if args.store is None else FilesystemSnapshotStore(args.store)
-    manifests: list[CrawlManifest] = []
-
-    async def one(seed: str) -> None:
-        manifests.append(await crawl(seed, policy, store=store))
-
-    async with trio.open_nursery() as nursery:
-        for seed in seeds:
-            nursery.start_soon(one, seed)
-    return manifests
+    if len(seeds) == 1:
+        return [await crawl(seeds[0], policy, store=store)]
+    async with crawl_many(seeds, policy, store=store) as crawls:
+        return [manifest async for manifest in crawls]
 
 
 def main() -> None:
