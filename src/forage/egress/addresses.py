@@ -167,8 +167,8 @@ class AddressRules:
     """
 
     def __init__(self, allow_networks: Sequence[str] = (), nat64_prefixes: Sequence[str] = (), *, guarded: bool = True) -> None:
-        allowed = [_network("allow_networks", text) for text in allow_networks]
-        prefixes = [_nat64_network(text) for text in nat64_prefixes] + [ipaddress.IPv6Network(_NAT64_WELL_KNOWN)]
+        allowed = [_network("allow_networks", text) for text in _listed("allow_networks", allow_networks)]
+        prefixes = [_nat64_network(text) for text in _listed("nat64_prefixes", nat64_prefixes)] + [ipaddress.IPv6Network(_NAT64_WELL_KNOWN)]
         self._guarded = guarded
         # Longest first, so that the narrowest of overlapping prefixes says where the IPv4 address stands.
         self._nat64 = tuple(
@@ -243,6 +243,12 @@ class AddressRules:
 
 def _deny(block: str, safe_host: str | None, address: str) -> NoReturn:
     raise EgressDeniedError(EgressCode.DENIED_ADDRESS, safe_host or address, block=block, rule="addresses")
+
+
+def _listed(field: str, values: object) -> Iterable[object]:
+    if isinstance(values, Iterable) and not isinstance(values, (str, bytes)):
+        return values
+    raise InvalidPolicyError(field, "a list of networks", got=values)
 
 
 def _network(field: str, text: object) -> _Network:

@@ -56,8 +56,10 @@ def guarded_client(
     """A client to use with ``async with``, on trio. The methods are those of httpx.AsyncClient; so are the responses.
 
     Differences that the guard makes: URLs are judged as given, redirects are followed by the policy (``follow_redirects=True`` changes
-    nothing), there are no cookies, authentication, proxies, mounts or environment, and extensions are dropped. Bodies are decoded within
+    nothing), there are no cookies, authentication, proxies, mounts or environment, and extensions are dropped. ``cookies``, ``auth``,
+    ``params``, ``base_url`` and ``event_hooks`` of the client cannot be set; ``params`` go with each request. A request's body is bytes,
+    text, a form, files or an asynchronous iterable. Bodies are decoded within
     ``max_body_bytes``, whole or streamed. ``response.extensions["forage.capture"]`` holds the capture facts. ``timeout`` is httpx's:
-    seconds to connect, and seconds between two blocks of the answer.
+    seconds to connect, and seconds between two blocks of the answer. Raises InvalidPolicyError naming the argument.
     """
     return GuardedClient(policy, resolver=resolver, dialer=dialer, headers=headers, timeout=timeout, max_body_bytes=max_body_bytes)

@@ -20,6 +20,7 @@ import trio
 from forage.egress.addresses import EgressAddress
 from forage.egress.channels import SocketChannel, TlsChannel
 from forage.egress.facts import TlsFacts
+from forage.egress.options import check_part, check_policy
 from forage.egress.policy import EgressPolicy
 from forage.egress.rules import JudgedUrl
 from forage.egress.trust import client_context
@@ -93,6 +94,8 @@ class PinnedConnector:
     """
 
     def __init__(self, policy: EgressPolicy, dialer: Dialer | None = None) -> None:
+        check_policy(policy)
+        check_part("dialer", dialer, "dial")
         self._policy = policy
         self._dialer = SocketDialer() if dialer is None else dialer
         self._context: ssl.SSLContext | None = None

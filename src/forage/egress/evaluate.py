@@ -6,6 +6,7 @@ import attrs
 
 from forage.egress.addresses import EgressAddress
 from forage.egress.answers import DnsAnswers, Resolver
+from forage.egress.options import check_part, check_policy
 from forage.egress.policy import EgressPolicy, default_policy
 from forage.egress.resolver import CachingResolver, DnsResolver
 from forage.egress.rules import Judge, JudgedUrl
@@ -41,6 +42,8 @@ async def evaluate_url(url: str, policy: EgressPolicy | None = None, *, resolver
 
     Without ``resolver`` the machine's name servers are asked. Raises `EgressDeniedError` and `EgressUnreachableError` as the guard does.
     """
+    check_policy(policy)
+    check_part("resolver", resolver, "resolve")
     judge = Judge(policy or default_policy())
     judged = judge.url(url)
     return await look_up(judged, judge, CachingResolver(resolver or DnsResolver(), judge.policy))

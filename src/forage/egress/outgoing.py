@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from forage.errors import EgressCode, EgressDeniedError
+from forage.errors import EgressCode, EgressDeniedError, InvalidPolicyError
 
 __all__ = ["build_request", "encode_fields", "is_reserved"]
 
@@ -49,6 +49,10 @@ def encode_fields(headers: Iterable[tuple[str, str]]) -> bytes:
 
 def build_request(method: str, target: str, host_header: str, fields: bytes, body: bytes) -> bytes:
     """One HTTP/1.1 request. Raises EgressDeniedError (INVALID_HEADER, INVALID_URL) where the parts would not be one clean line each."""
+    if not isinstance(method, str):
+        raise InvalidPolicyError("method", "text", got=method)
+    if not isinstance(body, bytes):
+        raise InvalidPolicyError("body", "bytes")
     if _TOKEN.fullmatch(method) is None:
         raise EgressDeniedError(EgressCode.INVALID_HEADER, rule="section 8", detail="a method that is no token")
     if _LINE.fullmatch(target) is None or _LINE.fullmatch(host_header) is None or target[0] != "/":

@@ -20,6 +20,7 @@ import trio
 
 from forage.egress.answers import Resolver
 from forage.egress.connector import Dialer, PinnedConnector
+from forage.egress.options import check_callable, check_port
 from forage.egress.policy import EgressPolicy, default_policy
 from forage.egress.proxy_account import Budget, ListenerFailedError
 from forage.egress.proxy_connection import ClientConnection, Shared
@@ -137,14 +138,13 @@ class _Teller:
 def _listen(host: str, port: int, *, allow_remote: bool) -> socket.socket:
     """A listener on an address literal. Raises InvalidPolicyError, OSError."""
     try:
-        address = ip_address(host)
+        address = ip_address(str(host))
     except ValueError as exc:
         raise InvalidPolicyError("host", "an address to listen on, like 127.0.0.1", got=host) from exc
     if not address.is_loopback and not allow_remote:
         # Whoever reaches the port may use it: on an open address that is the whole network.
         raise InvalidPolicyError("host", "a loopback address, or any with allow_remote=True", got=host)
-    if not 0 <= port <= 65_535:
-        raise InvalidPolicyError("port", "a port from 1 to 65535, or 0 for any that is free", got=port)
+    check_port("port", port)
     listener = socket.socket(socket.AF_INET6 if address.version == 6 else socket.AF_INET, socket.SOCK_STREAM)
     try:
         listener.setblocking(False)
@@ -178,10 +178,13 @@ async def open_proxy(
 
     Raises InvalidPolicyError, and OSError where the port cannot be had.
     """
-    rules = policy if isinstance(policy, ProxyRules) else ProxyRules(policy=policy or default_policy())
-    if refuse_hosts := tuple(refuse_hosts):
-        rules = attrs.evolve(rules, refuse_hosts=(*rules.refuse_hosts, *refuse_hosts))
-    limits = limits or ProxyLimits()
+    rules = policy if isinstance(policy, ProxyRules) else ProxyRules(policy=default_policy() if policy is None else policy)
+    if refused := ProxyRules(refuse_hosts=refuse_hosts).refuse_hosts:
+        rules = attrs.evolve(rules, refuse_hosts=(*rules.refuse_hosts, *refused))
+    limits = ProxyLimits() if limits is None else limits
+    if not isinstance(limits, ProxyLimits):
+        raise InvalidPolicyError("limits", "a ProxyLimits", got=limits)
+    check_callable("on_event", on_event)
     connector = PinnedConnector(rules.policy, dialer)
     session = EgressSession(rules.policy, resolver=resolver, wire=connector)
     failure: Exception | None = None

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import attrs
 
+from forage.egress.options import text_tuple
 from forage.egress.policy import EgressPolicy, default_policy
 from forage.egress.rules import JudgedUrl
 from forage.errors import EgressCode, EgressDeniedError, InvalidPolicyError
@@ -60,14 +61,27 @@ class ProxyLimits:
     linger_seconds: float = attrs.field(default=10.0, validator=_check)
 
 
+_NAMES: Final = 'host names in lower case, without a final dot, like "archive.org"'
+
+
 def _names(value: Iterable[str]) -> tuple[str, ...]:
-    return tuple(value)
+    return text_tuple("refuse_hosts", value, f"a list of {_NAMES}")
 
 
-def _check_names(_: object, field: attrs.Attribute[Any], value: tuple[object, ...]) -> None:
+def _origins(value: Iterable[str] | None) -> tuple[str, ...] | None:
+    """A lone text must not get through: looking for an origin in it would find parts of it."""
+    return None if value is None else text_tuple("origins", value, 'a list of origins like "http://127.0.0.1:8080", or None')
+
+
+def _check_names(_: object, field: attrs.Attribute[Any], value: tuple[str, ...]) -> None:
     for name in value:
-        if not isinstance(name, str) or _NAME.fullmatch(name) is None:
-            raise InvalidPolicyError(field.name, 'host names in lower case, without a final dot, like "archive.org"', got=name)
+        if _NAME.fullmatch(name) is None:
+            raise InvalidPolicyError(field.name, _NAMES, got=name)
+
+
+def _check_policy(_: object, field: attrs.Attribute[Any], value: object) -> None:
+    if not isinstance(value, EgressPolicy):
+        raise InvalidPolicyError(field.name, "an EgressPolicy", got=value)
 
 
 @attrs.frozen(kw_only=True)
@@ -77,8 +91,8 @@ class ProxyRules:
     ``refuse_hosts`` are refused with all their subdomains, whatever else holds; such a request is told as ``aborted``.
     """
 
-    policy: EgressPolicy = attrs.field(factory=default_policy)
-    origins: tuple[str, ...] | None = None
+    policy: EgressPolicy = attrs.field(factory=default_policy, validator=_check_policy)
+    origins: tuple[str, ...] | None = attrs.field(default=None, converter=_origins)
     refuse_hosts: tuple[str, ...] = attrs.field(default=(), converter=_names, validator=_check_names)
 
     def admit(self, judged: JudgedUrl) -> None:

@@ -10,7 +10,7 @@ The system's resolver is no choice: it cannot be cancelled, and it adds search d
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import Final
@@ -25,6 +25,7 @@ import trio
 from forage.egress.addresses import parse_address
 from forage.egress.answers import DnsAnswers, Resolver
 from forage.egress.dns_exchange import LookupFailedError, Records, Server, exchange, read_records
+from forage.egress.options import check_part, check_policy, check_seconds
 from forage.egress.policy import EgressPolicy
 from forage.errors import EgressCode, EgressError, EgressUnreachableError, InvalidPolicyError
 
@@ -34,6 +35,7 @@ _RESOLV_CONF: Final = Path("/etc/resolv.conf")
 _REREAD_SECONDS: Final = 60.0  # a machine that changed its network has new name servers
 _LARGEST_FILE: Final = 1 << 20
 _MOST_SERVERS: Final = 8
+_SERVERS: Final = 'a list of addresses like "9.9.9.9", each with an optional port'
 _ROUNDS: Final = 3
 _PAUSE_SECONDS: Final = 0.1
 _MOST_ADDRESSES: Final = 4096
@@ -63,6 +65,9 @@ class DnsResolver:
         attempt_seconds: float = 3.0,
         resolv_conf: Path = _RESOLV_CONF,
     ) -> None:
+        check_seconds("attempt_seconds", attempt_seconds)
+        if isinstance(servers, (str, bytes)) or not isinstance(servers, Iterable):
+            raise InvalidPolicyError("servers", _SERVERS, got=servers)
         self._given = tuple(_server(entry) for entry in servers)
         self._hosts_file = hosts_file
         self._hosts: dict[str, tuple[str, ...]] | None = None
@@ -175,9 +180,13 @@ def _joined(host: str, parts: Sequence[Records | LookupFailedError]) -> DnsAnswe
 
 
 def _server(entry: str | Server) -> Server:
-    address, port = (entry, 53) if isinstance(entry, str) else entry
-    if parse_address(address.partition("%")[0]) is None or not 1 <= port <= 65535:
-        raise InvalidPolicyError("servers", 'addresses like "9.9.9.9", each with an optional port', got=entry)
+    try:
+        address, port = (entry, 53) if isinstance(entry, str) else entry
+        usable = parse_address(address.partition("%")[0]) is not None and 1 <= port <= 65535
+    except (TypeError, ValueError, AttributeError):
+        usable = False
+    if not usable:
+        raise InvalidPolicyError("servers", _SERVERS, got=entry)
     return address, port
 
 
@@ -217,6 +226,8 @@ class CachingResolver:
     """
 
     def __init__(self, resolver: Resolver, policy: EgressPolicy) -> None:
+        check_policy(policy)
+        check_part("resolver", resolver, "resolve")
         self._resolver = resolver
         self._seconds = policy.resolve_seconds
         self._max_ttl = policy.max_answer_ttl

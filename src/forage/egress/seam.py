@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from types import ModuleType
+from http.cookiejar import Cookie, CookieJar
+from types import MappingProxyType, ModuleType
 from typing import Any, ClassVar
 
 import attrs
@@ -24,7 +25,7 @@ from forage.egress.received import OpenExchange
 from forage.egress.redirects import RedirectChain, forwarded_headers, judge_redirect
 from forage.egress.rules import JudgedUrl, judge_url
 from forage.egress.session import DEFAULT_MAX_BODY_BYTES
-from forage.egress.transport import BodyCore, TransportCore, fields_of, read_body
+from forage.egress.transport import BodyCore, TransportCore, check_timeout, fields_of, read_body
 from forage.egress.wire import Wire
 from forage.errors import InvalidPolicyError
 
@@ -32,6 +33,7 @@ __all__ = ["ClientCore", "bind"]
 
 _TARGET = "forage.target"
 _DEFAULT = object()
+_NO_COOKIES = "a guarded client keeps and sends no cookies of its own, send them as a header"
 
 
 @attrs.frozen
@@ -59,23 +61,97 @@ class ClientCore:
         timeout: Any = 30.0,
         max_body_bytes: int = DEFAULT_MAX_BODY_BYTES,
     ) -> None:
+        merged = self._with(self.library.Headers({"Accept-Encoding": ACCEPT_ENCODING}), headers)
+        limits = self._limits(timeout)
         self._guard = self.transport_class(policy, resolver=resolver, dialer=dialer, wire=wire, max_body_bytes=max_body_bytes)
-        merged = self.library.Headers({"Accept-Encoding": ACCEPT_ENCODING})
-        merged.update(headers)
-        super().__init__(transport=self._guard, headers=merged, timeout=timeout, trust_env=False)  # type: ignore[call-arg]  # the library's
+        super().__init__(transport=self._guard, headers=merged, timeout=limits, trust_env=False)  # type: ignore[call-arg]  # the library's
+        self._no_cookies = self.library.Cookies(_NoCookies())
 
     @property
     def policy(self) -> EgressPolicy:
         """The policy under which this client sends."""
         return self._guard.session.policy
 
+    # What the library would add to requests by itself is refused where it is given: a client that took it would leave it out in silence.
+
+    @property
+    def params(self) -> Any:
+        """Empty, and can only be set so: give ``params`` with each request."""
+        return self.library.QueryParams()
+
+    @params.setter
+    def params(self, value: Any) -> None:
+        _refuse("params", value, "give them with each request")
+
+    @property
+    def auth(self) -> Any:
+        """None, and can only be set so: send credentials as a header."""
+        return None
+
+    @auth.setter
+    def auth(self, value: Any) -> None:
+        _refuse("auth", value, "send credentials as a header")
+
+    @property
+    def cookies(self) -> Any:
+        """An empty jar that takes nothing: send cookies as a header."""
+        return self._no_cookies
+
+    @cookies.setter
+    def cookies(self, value: Any) -> None:
+        _refuse("cookies", value, _NO_COOKIES)
+
+    @property
+    def event_hooks(self) -> Any:
+        """No hooks, and none can be added: a hook could change what was judged."""
+        return MappingProxyType({"request": (), "response": ()})
+
+    @event_hooks.setter
+    def event_hooks(self, value: Any) -> None:
+        if any(dict(value or {}).values()):
+            _refuse("event_hooks", value, "a hook could change what was judged")
+
+    @property
+    def base_url(self) -> Any:
+        """Empty, and can only be set so: URLs are judged as given, whole."""
+        return self.library.URL("")
+
+    @base_url.setter
+    def base_url(self, value: Any) -> None:
+        _refuse("base_url", str(value), "URLs are judged as given, whole")
+
+    @property
+    def timeout(self) -> Any:
+        """The library's Timeout, in seconds."""
+        return self._timeout
+
+    @timeout.setter
+    def timeout(self, value: Any) -> None:
+        self._timeout = self._limits(value)
+
+    def _limits(self, timeout: Any) -> Any:
+        """The library's Timeout for what it takes as one. Raises InvalidPolicyError."""
+        try:
+            limits = self.library.Timeout(timeout)
+        except Exception as exc:
+            raise InvalidPolicyError("timeout", "seconds, None or a Timeout of the library", got=timeout) from exc
+        check_timeout(limits.as_dict())
+        return limits
+
+    def _with(self, merged: Any, headers: Any) -> Any:
+        """``merged`` with the caller's headers. Raises InvalidPolicyError."""
+        try:
+            merged.update(headers)
+        except Exception as exc:
+            raise InvalidPolicyError("headers", "a mapping or pairs of names and values, text or bytes") from exc
+        return merged
+
     def build_request(self, method: str, url: Any, **options: Any) -> Any:
         """A request for ``url``, whose raw text is judged here. Raises EgressDeniedError.
 
         ``params`` replace the query. Cookies are refused, extensions other than the timeout are dropped.
         """
-        if options.pop("cookies", None):
-            raise InvalidPolicyError("cookies", "nothing: a guarded client keeps and sends no cookies of its own")
+        _refuse("cookies", options.pop("cookies", None), _NO_COOKIES)
         options.pop("extensions", None)  # an SNI override or another target would go around the judgement
         target = judge_url(url if isinstance(url, str) else str(url), self.policy)
         params = options.pop("params", None)
@@ -85,11 +161,10 @@ class ClientCore:
         return self._request(method, target, **options)
 
     def _request(self, method: str, target: JudgedUrl, *, headers: Any = None, timeout: Any = _DEFAULT, **content: Any) -> Any:
-        merged = self.library.Headers(self.headers)  # type: ignore[attr-defined]  # the library's
-        merged.update(headers)
+        merged = self._with(self.library.Headers(self.headers), headers)  # type: ignore[attr-defined]  # the library's
         encode_fields(fields_of(merged))  # refuses here already; what is replaced or left out later must be clean as well
         merged["Host"] = target.host_header
-        limits = self.timeout if _is_default(timeout) else self.library.Timeout(timeout)  # type: ignore[attr-defined]  # the library's
+        limits = self.timeout if _is_default(timeout) else self._limits(timeout)
         request = self.library.Request(method, self._url_of(target), headers=merged, extensions={"timeout": limits.as_dict()}, **content)
         request.extensions[_TARGET] = _Known(target, request.url)
         return request
@@ -115,7 +190,7 @@ class ClientCore:
         if self.is_closed:  # type: ignore[attr-defined]  # the library's
             raise RuntimeError("the client has been closed")
         if auth is not None and not _is_default(auth):
-            raise InvalidPolicyError("auth", "nothing: send credentials as a header")
+            _refuse("auth", auth, "send credentials as a header")
         begun = trio.current_time()
         body = await read_body(request, self._guard.max_body_bytes)
         headers: Sequence[tuple[str, str]] = fields_of(request.headers)
@@ -166,6 +241,19 @@ class ClientCore:
         following.headers["Host"] = target.host_header
         following.extensions = {**request.extensions, _TARGET: _Known(target, following.url)}
         return following
+
+
+class _NoCookies(CookieJar):
+    """A jar that takes nothing, by whatever method of the library it is put in."""
+
+    def set_cookie(self, cookie: Cookie) -> None:
+        raise InvalidPolicyError("cookies", f"nothing: {_NO_COOKIES}")
+
+
+def _refuse(field: str, value: object, why: str) -> None:
+    """Raises InvalidPolicyError for anything but nothing."""
+    if value is not None and value != "" and value != () and value != {} and value != []:
+        raise InvalidPolicyError(field, f"nothing: {why}")
 
 
 def _is_default(option: object) -> bool:

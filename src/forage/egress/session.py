@@ -18,12 +18,13 @@ from forage.egress.addresses import EgressAddress
 from forage.egress.answers import DnsAnswers, Resolver
 from forage.egress.connector import Dialer, PinnedConnector
 from forage.egress.idle import IdleConnections
+from forage.egress.options import check_bytes, check_callable, check_part, check_policy
 from forage.egress.outgoing import build_request, encode_fields
 from forage.egress.policy import EgressPolicy
 from forage.egress.received import Connection, OpenExchange, Received
 from forage.egress.rules import Judge, JudgedUrl
 from forage.egress.wire import HttpExchange, Wire
-from forage.errors import FetchError
+from forage.errors import FetchError, InvalidPolicyError
 
 if TYPE_CHECKING:
     from forage.egress.resolver import CachingResolver
@@ -54,6 +55,10 @@ class EgressSession:
         dialer: Dialer | None = None,
         wire: Wire | None = None,
     ) -> None:
+        check_policy(policy)
+        check_part("resolver", resolver, "resolve")
+        check_part("dialer", dialer, "dial")
+        check_part("wire", wire, "connect")
         self.policy = EgressPolicy() if policy is None else policy
         if not self.policy.guarded:
             _log.warning("the egress guard is off for this session: private and local addresses can be reached")
@@ -149,6 +154,9 @@ class EgressSession:
         ``on_connection`` is told the pinned address of the connection before the request leaves, each time it is sent.
         """
         judged = self._judged(target)
+        if max_body_bytes is not None:
+            check_bytes("max_body_bytes", max_body_bytes)
+        check_callable("on_bytes", on_bytes)
         request = build_request(method, judged.target, judged.host_header, self._encoded(headers), body)
         fresh = False
         timings: dict[str, float] = {}
@@ -180,7 +188,7 @@ class EgressSession:
         A judgement is about the origin; path and query are data. So a judged URL is taken when its origin is what this policy makes of it:
         a dictionary look-up for each request of a crawl.
         """
-        if isinstance(target, str):
+        if not isinstance(target, JudgedUrl):
             return self._judge.url(target)
         if self._judge.has(target):
             return target
@@ -201,13 +209,17 @@ class EgressSession:
     def _encoded(self, headers: Sequence[tuple[str, str]]) -> bytes:
         if not headers:
             return b""
-        key = tuple(headers)
-        fields = self._fields.get(key)
-        if fields is None:
+        try:
+            key = tuple(headers)
+            known = self._fields.get(key)
+            if known is not None:
+                return known
             fields = encode_fields(key)
-            if len(self._fields) >= _MAX_MEMO:
-                self._fields.clear()
-            self._fields[key] = fields
+        except (TypeError, ValueError) as exc:
+            raise InvalidPolicyError("headers", "pairs of a name and a value, both text") from exc
+        if len(self._fields) >= _MAX_MEMO:
+            self._fields.clear()
+        self._fields[key] = fields
         return fields
 
     async def _route(self, judged: JudgedUrl, timings: dict[str, float]) -> tuple[tuple[EgressAddress, ...], DnsAnswers | None]:

@@ -18,18 +18,20 @@ import trio
 from forage.egress.answers import Resolver
 from forage.egress.connector import Dialer
 from forage.egress.facts import CaptureFacts
+from forage.egress.options import check_bytes, check_seconds
 from forage.egress.policy import EgressPolicy
 from forage.egress.received import OpenExchange
 from forage.egress.rules import JudgedUrl, judge_url
 from forage.egress.session import DEFAULT_MAX_BODY_BYTES, EgressSession
 from forage.egress.wire import Wire
-from forage.errors import EgressCode, EgressUnreachableError, FetchError, ResponseTooLargeError
+from forage.errors import EgressCode, EgressUnreachableError, FetchError, InvalidPolicyError, ResponseTooLargeError
 
-__all__ = ["CAPTURE", "BodyCore", "Capture", "TransportCore", "fields_of", "read_body"]
+__all__ = ["CAPTURE", "BodyCore", "Capture", "TransportCore", "check_timeout", "fields_of", "read_body"]
 
 CAPTURE = "forage.capture"
 """Extension of a response under which its `Capture` is found."""
 
+_CONTENT = "bytes, text, or an asynchronous iterable of bytes: a plain iterator would hold up every other task"
 _TAKEN_OUT = frozenset([b"content-encoding", b"content-length"])
 
 
@@ -62,6 +64,15 @@ class Capture(Mapping[str, Any]):
         return len(self._names)
 
 
+def check_timeout(given: object) -> None:
+    """Raises InvalidPolicyError for what is no mapping of the library's names to seconds."""
+    if not isinstance(given, Mapping):
+        raise InvalidPolicyError("timeout", "seconds, None or a Timeout of the library", got=given)
+    for seconds in given.values():
+        if seconds is not None:
+            check_seconds("timeout", seconds)
+
+
 @attrs.frozen
 class _Timeouts:
     """Seconds to the first byte of an answer, and between two blocks of it."""
@@ -72,6 +83,7 @@ class _Timeouts:
     @classmethod
     def of(cls, request: Any) -> _Timeouts:
         given = request.extensions.get("timeout") or {}
+        check_timeout(given)
         read = given.get("read")
         connect = given.get("connect")
         between = float("inf") if read is None else float(read)
@@ -124,6 +136,7 @@ class TransportCore:
         wire: Wire | None = None,
         max_body_bytes: int = DEFAULT_MAX_BODY_BYTES,
     ) -> None:
+        check_bytes("max_body_bytes", max_body_bytes)
         self.session = EgressSession(policy, resolver=resolver, dialer=dialer, wire=wire)
         self.max_body_bytes = max_body_bytes
         self._filter = _WithoutQuery(self.library)
@@ -197,12 +210,19 @@ def fields_of(headers: Any) -> tuple[tuple[str, str], ...]:
 
 
 async def read_body(request: Any, limit: int) -> bytes:
-    """The whole body of a request, at most ``limit`` bytes: a redirect may have to send it again."""
+    """The whole body of a request, at most ``limit`` bytes: a redirect may have to send it again.
+
+    Raises ResponseTooLargeError; InvalidPolicyError for a body that cannot be read on trio, such as a plain iterator.
+    """
+    if not hasattr(request.stream, "__aiter__"):
+        raise InvalidPolicyError("content", _CONTENT)
     chunks: list[bytes] = []
     size = 0
     stream = aiter(request.stream)
     try:
         async for chunk in stream:
+            if not isinstance(chunk, bytes):
+                raise InvalidPolicyError("content", _CONTENT)
             size += len(chunk)
             if size > limit:
                 raise ResponseTooLargeError(limit)
