@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
-from forage.egress import EgressPolicy
+from forage.egress import DnsAnswers, EgressPolicy
 from forage.errors import BrowserError, EgressDeniedError, FetchError, FetchErrorKind, InvalidPolicyError, ResponseTooLargeError
 from forage.fetch import ClockState, Fetcher, Source, fetch_source
 from forage.snapshots import Snapshot, validate_snapshot
@@ -565,6 +566,71 @@ async def test_hosts_on_one_address_share_a_clock_when_grouped(autojump_clock: C
         starts = {request.url: request.at for request in site.hosts.asked}
     assert abs(starts["https://a.test/"] - starts["https://b.test/"]) == 1.0
     assert starts["https://c.test/"] == 0.0
+
+
+class _MovingResolver:
+    """A name whose answers change from look-up to look-up, the last one repeated; all others are at one place."""
+
+    def __init__(self, *answers: Sequence[str]) -> None:
+        self._answers = list(answers)
+
+    async def resolve(self, host: str) -> DnsAnswers:
+        await trio.lowlevel.checkpoint()
+        if host != "evil.test":
+            return DnsAnswers(addresses=("192.0.3.34",), ttl=0)
+        return DnsAnswers(addresses=tuple(self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]), ttl=0)
+
+
+EVIL, VICTIM = "https://evil.test/", "https://victim.test/"
+_HERE, _THERE = ("192.0.3.34",), ("192.0.3.99",)
+
+
+@pytest.mark.parametrize("answers", [(_HERE, _THERE), (_HERE, _THERE, _HERE, _THERE, _HERE, _THERE)])
+async def test_a_site_that_is_elsewhere_than_it_says_pauses_no_other_one(answers: Sequence[Sequence[str]], autojump_clock: Clock) -> None:
+    """The look-up for the clock and that of the connection are two: the owner of a name may answer them differently."""
+    pressed = VirtualAnswer(status=429, headers=(("Retry-After", "100000"),))
+    routes: Routes = {EVIL: pressed, VICTIM: html()}
+    async with open_site(routes, resolver=_MovingResolver(*answers), group_by="address", retries=0) as site:
+        first = await site.fetcher.fetch(EVIL)
+        assert (await site.fetcher.fetch(VICTIM)).ok
+        second = await site.fetcher.fetch(EVIL)
+    assert first.error is not None
+    assert second.error is not None
+    assert (first.error.kind, second.error.kind) == (FetchErrorKind.HTTP_ERROR, FetchErrorKind.HOST_PAUSED)
+    assert site.asked == [EVIL, VICTIM]
+
+
+async def test_a_site_that_is_elsewhere_than_it_says_delays_no_other_one(autojump_clock: Clock) -> None:
+    slow = VirtualAnswer(body=b"User-agent: *\nCrawl-delay: 50\n")
+    routes: Routes = {f"{EVIL}robots.txt": slow, EVIL: html(), VICTIM: html(), f"{VICTIM}b": html()}
+    moving = _MovingResolver(_HERE, _THERE, _HERE, _THERE)
+    async with open_site(routes, resolver=moving, group_by="address", obey_robots=True) as site:
+        for url in (EVIL, VICTIM, f"{VICTIM}b", EVIL):
+            assert (await site.fetcher.fetch(url)).ok
+        assert trio.current_time() < 101
+        pages = [asked.at for asked in site.hosts.asked if asked.url == EVIL]
+        assert pages[1] - pages[0] >= 50
+        assert max(asked.at for asked in site.hosts.asked if asked.url.startswith(VICTIM)) < 51
+
+
+async def test_a_host_that_moved_is_grouped_by_its_new_address(autojump_clock: Clock) -> None:
+    moving = _MovingResolver(_THERE, _THERE, _HERE)
+    async with open_site({EVIL: html(), VICTIM: html()}, resolver=moving, group_by="address", delay=10.0) as site:
+        await site.fetcher.fetch(EVIL)
+        await site.fetcher.fetch(VICTIM)
+        assert site.starts == [0.0, 0.0]
+        for url in (EVIL, EVIL, VICTIM):
+            await site.fetcher.fetch(url)
+        assert site.starts[3] - site.starts[2] == 10.0 or site.starts[4] - site.starts[3] == 10.0
+        assert site.starts[4] - site.starts[3] == 10.0
+
+
+@pytest.mark.parametrize("addresses", [("192.0.3.7", "192.0.3.9"), ("192.0.3.9", "192.0.3.7")])
+async def test_a_pause_is_obeyed_whichever_address_of_a_host_asked_for_it(addresses: Sequence[str], autojump_clock: Clock) -> None:
+    pressed = VirtualAnswer(status=429, headers=(("Retry-After", "30"),))
+    async with open_site({A: [pressed, html()]}, names={"site.test": addresses}, group_by="address") as site:
+        assert (await site.fetcher.fetch(A)).ok
+        assert site.starts == [0.0, 30.0]
 
 
 async def test_a_fetcher_goes_on_where_another_stopped(autojump_clock: Clock) -> None:

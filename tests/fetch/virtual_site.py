@@ -74,7 +74,8 @@ async def open_site(
     site = Site(routes)
     async with trio.open_nursery() as nursery:
         site.hosts = VirtualHosts(nursery, site.answer)
-        fetcher = Fetcher(wire=site.hosts, resolver=VirtualResolver(names), utc_now=lambda: NOW, random=random, **options)
+        options = {"resolver": VirtualResolver(names), **options}
+        fetcher = Fetcher(wire=site.hosts, utc_now=lambda: NOW, random=random, **options)
         async with fetcher:
             site.fetcher = fetcher
             yield site

@@ -33,6 +33,7 @@ class Answer:
     """What one request came to. ``failure`` and a ``status`` may both be there: a body that broke off has a head.
 
     ``fields`` are the values by lower-case name. ``body`` is None where it was not wanted or not whole. ``warnings`` are codes of the wire.
+    ``waited`` is the seconds that the head took.
     """
 
     url: str
@@ -44,6 +45,7 @@ class Answer:
     facts: CaptureFacts | None = attrs.field(default=None, repr=False)
     failure: FetchFailure | None = None
     retry_after: float | None = None
+    waited: float | None = None
     sent: bool = True
 
     @property

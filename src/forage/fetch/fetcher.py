@@ -47,7 +47,7 @@ class Fetcher:
 
     Politeness: ``delay`` seconds between two request starts of one host, robots.txt included; the Crawl-delay of robots.txt and a delay
     that adapts to slow servers raise it (0 turns the adaptive one off). ``per_host`` requests in flight on one host;
-    ``group_by="address"``: names with one first address count as one host. A Crawl-delay above ``max_crawl_delay`` lets one page
+    ``group_by="address"``: names that are at one address count as one host. A Crawl-delay above ``max_crawl_delay`` lets one page
     through, the next one fails with ``crawl-delay-too-long``. A Retry-After above ``max_retry_wait`` fails the fetch, and the host stays
     paused for others (``host-paused``). ``on_wait(host, until, why)`` is told of each wait, on trio's clock,
     ``on_pause(host, seconds)`` of what a host asked for. ``concurrency``: requests in flight over all hosts, None for any number.

@@ -117,6 +117,10 @@ class HostClock:
         else:
             self._crawl_delays[authority] = seconds
 
+    def take_crawl_delay(self, authority: str) -> float | None:
+        """What one authority wished, forgotten here."""
+        return self._crawl_delays.pop(authority, None)
+
     def observe(self, seconds: float) -> None:
         """Take the time that an answer took: the adaptive delay goes half-way to it."""
         if self._delay > 0:

@@ -67,29 +67,46 @@ class Sender:
         self._session = session
         self._clocks = clocks
         self._settings = settings
-        self._groups: dict[str, str] = {}
+        self._connected: dict[str, str] = {}  # by host: where it was last connected; grouped by address only
 
     async def clock(self, target: JudgedUrl) -> HostClock:
         """The clock of a target's host: http and https share it on their default ports, another port has its own.
 
-        Grouped by address, hosts whose first address is the same share one; a host stays where it was first put.
+        Grouped by address, hosts share one whose address in force is the same: the one that was last connected, or the first one as long
+        as none was. A host that was last connected elsewhere than it now says has a clock of its own: what its name says is its owner's
+        to choose, and must neither slow the hosts of another address down nor set their delays.
         """
         if self._settings.group_by == "host":
             return self._clocks.of(target.host_header)
-        group = self._groups.get(target.host_header)
-        if group is None:
-            group = await self._group(target)
-            if len(self._groups) >= _MOST_GROUPS:
-                self._groups.clear()
-            self._groups[target.host_header] = group
-        return self._clocks.of(group)
+        return self._clocks.of(await self._group(target))
 
     async def _group(self, target: JudgedUrl) -> str:
         try:
-            addresses = await self._session.judge(target)
+            addresses = {address.address for address in await self._session.judge(target)}
         except EgressError:  # the request itself will meet it again, and say so
             return target.host_header
-        return min(address.address for address in addresses)
+        connected = self._connected.get(target.host_header)
+        if connected is None:
+            return min(addresses)
+        return connected if connected in addresses else target.host_header
+
+    def _answered(self, clock: HostClock, target: JudgedUrl, answer: Answer) -> tuple[HostClock, ...]:
+        """The clocks that an answer is for: that of the address that gave it, and the host's own when the request went by another one.
+
+        A request that went by the clock of an address and came from another leaves nothing behind on that clock.
+        """
+        connected = "" if answer.facts is None else answer.facts.connected
+        if self._settings.group_by == "host" or not connected:
+            return (clock,)
+        if len(self._connected) >= _MOST_GROUPS:
+            self._connected.clear()
+        self._connected[target.host_header] = connected
+        if clock.host == connected:
+            return (clock,)
+        own = self._clocks.of(target.host_header)
+        if clock is not own:
+            own.set_crawl_delay(target.origin, clock.take_crawl_delay(target.origin))
+        return (self._clocks.of(connected), own)
 
     async def send(
         self, target: JudgedUrl, headers: Sequence[tuple[str, str]], wanted: Wanted, *, page: bool, warnings: list[str]
@@ -99,11 +116,11 @@ class Sender:
         One entry of ``warnings`` for each retry. Never raises for operational trouble.
         """
         sent = 0
-        clock = await self.clock(target)
         for attempt in range(self._settings.retries + 1):
+            clock = await self.clock(target)
             answer = await self._attempt(clock, target, headers, wanted, page=page)
             sent += answer.sent
-            wait, answer = self._judge(clock, answer, attempt)
+            wait, answer = self._judge(self._answered(clock, target, answer), answer, attempt)
             if wait is None or attempt == self._settings.retries:
                 break
             why = answer.failure.kind.value if answer.failure is not None else f"HTTP {answer.status}"
@@ -118,22 +135,26 @@ class Sender:
             self._settings.on_wait(target.host_header, until, WaitReason.RETRY)
         await trio.sleep_until(until)
 
-    def _judge(self, clock: HostClock, answer: Answer, attempt: int) -> tuple[float | None, Answer]:
-        """Seconds to wait before another attempt, None when none would help; and what the host's clock is told."""
+    def _judge(self, clocks: Sequence[HostClock], answer: Answer, attempt: int) -> tuple[float | None, Answer]:
+        """Seconds to wait before another attempt, None when none would help; and what the host's clocks are told."""
         pressed = answer.status in (429, 503)
         if answer.status is not None:
-            clock.refusals = clock.refusals + 1 if pressed else 0
+            for clock in clocks:
+                if answer.waited is not None:
+                    clock.observe(answer.waited)
+                clock.refusals = clock.refusals + 1 if pressed else 0
         kind = answer.failure.kind if answer.failure is not None else FetchErrorKind.HTTP_ERROR
         if not may_retry(kind, answer.status):
             return None, answer
         asked = read_retry_after(answer.header("retry-after"), date=answer.header("date"), now=self._settings.utc_now())
-        count = clock.refusals if pressed else attempt + 1
+        count = max(clock.refusals for clock in clocks) if pressed else attempt + 1
         wait = max(backoff_seconds(count, self._settings.random), asked.seconds if asked is not None else 0.0)
         if asked is not None:
             notes = ("clock-skew: the server's clock differs from ours by more than a minute",) if asked.skewed else ()
             answer = attrs.evolve(answer, retry_after=asked.seconds, warnings=answer.warnings + notes)
         if pressed:
-            clock.pause(wait)
+            for clock in clocks:
+                clock.pause(wait)
         if wait > self._settings.max_retry_wait:
             return None, answer
         return (0.0 if pressed else wait), answer
@@ -143,12 +164,12 @@ class Sender:
     ) -> Answer:
         try:
             async with clock.request(page=page):
-                return await self._exchange(clock, target, headers, wanted)
+                return await self._exchange(target, headers, wanted)
         except WaitTooLongError as exc:
             failure = FetchFailure(kind=exc.kind, message=str(exc), reason=exc.kind.value, retry_after=exc.seconds)
             return Answer(url=target.url, failure=failure, sent=False)
 
-    async def _exchange(self, clock: HostClock, target: JudgedUrl, headers: Sequence[tuple[str, str]], wanted: Wanted) -> Answer:
+    async def _exchange(self, target: JudgedUrl, headers: Sequence[tuple[str, str]], wanted: Wanted) -> Answer:
         """One attempt. One deadline covers everything from the look-up to the last byte of the body, another one each silence in it."""
         reading = _Reading(target)
         idle = self._settings.idle_seconds
@@ -156,9 +177,9 @@ class Sender:
         try:
             with trio.CancelScope(deadline=trio.current_time() + self._settings.attempt_seconds):
                 if math.isinf(idle):
-                    return await self._converse(clock, target, headers, wanted, reading, None)
+                    return await self._converse(target, headers, wanted, reading, None)
                 with trio.CancelScope(deadline=trio.current_time() + idle) as silence:
-                    return await self._converse(clock, target, headers, wanted, reading, _postponing(silence, idle))
+                    return await self._converse(target, headers, wanted, reading, _postponing(silence, idle))
         except EgressDeniedError as exc:
             failure = denial(exc)
         except EgressUnreachableError as exc:
@@ -170,7 +191,6 @@ class Sender:
 
     async def _converse(
         self,
-        clock: HostClock,
         target: JudgedUrl,
         headers: Sequence[tuple[str, str]],
         wanted: Wanted,
@@ -181,7 +201,7 @@ class Sender:
         exchange = await self._session.begin(target, headers=headers, max_body_bytes=wanted.limit, on_bytes=on_bytes)
         try:
             reading.begin(exchange)
-            clock.observe(trio.current_time() - began)
+            reading.waited = trio.current_time() - began
             await reading.read(exchange, wanted)
             return reading.answer()
         finally:
@@ -204,6 +224,7 @@ class _Reading:
         self._url = target.url
         self._exchange: OpenExchange | None = None
         self._body: bytes | None = None
+        self.waited: float | None = None
 
     def begin(self, exchange: OpenExchange) -> None:
         self._exchange = exchange
@@ -235,5 +256,6 @@ class _Reading:
             body=self._body,
             warnings=exchange.warnings,
             facts=exchange.facts(),
+            waited=self.waited,
             failure=None if failure is None else attrs.evolve(failure, status=exchange.head.status),
         )
