@@ -25,6 +25,7 @@ from forage.cli.options import (
     refusal_of,
 )
 from forage.cli.output import check_output, write_output
+from forage.cli.status import StatusLine, crawl_status
 from forage.errors import InvalidPolicyError
 
 if TYPE_CHECKING:
@@ -49,6 +50,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("url", help="where to start: an absolute http or https URL")
     parser.add_argument("--store", type=folder, metavar="DIR", help="keep every page here, so that its reference resolves later")
     parser.add_argument("--replay", action="store_true", help="take every page from --store; opens no connection")
+    state = parser.add_mutually_exclusive_group()
+    state.add_argument("--state", type=Path, metavar="FILE", help="remember in this file how far the crawl is; go on where it was")
+    state.add_argument(
+        "--resume", type=Path, metavar="FILE", help="go on with the crawl that this file remembers (--state that must be there)"
+    )
     parser.add_argument("--manifest", type=Path, metavar="FILE", help="write the manifest (JSON) to this file")
     parser.add_argument("--json", action="store_true", help="one JSON object a line on standard output (also when it is not a terminal)")
     parser.add_argument("--follow", metavar="REGEX", help="follow only links whose URL matches")
@@ -76,11 +82,14 @@ async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         store = open_store(args.store, write=not args.replay)
     elif args.replay:
         raise InvalidPolicyError("--store", "the store to replay from, together with --replay")
-    printer = _Printer(out, err, as_json=args.json or not out.isatty())
+    state = _state(args)
     if args.unguarded:
         print("egress guard: OFF (--unguarded): private and local addresses are reachable", file=err)
-    async with crawl_stream(seed, policy, store=store) as stream, trio.open_nursery() as nursery:
-        interrupted = await nursery.start(_until_interrupted, stream, err)
+    async with crawl_stream(seed, policy, store=store, state=state) as stream, trio.open_nursery() as nursery:
+        status = StatusLine(err, crawl_status(stream.progress))
+        printer = _Printer(out, err, status, as_json=args.json or not out.isatty())
+        interrupted = await nursery.start(_until_interrupted, stream, status)
+        await nursery.start(status.run)
         async for event in stream:
             printer.show(event)
         nursery.cancel_scope.cancel()
@@ -89,6 +98,9 @@ async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     printer.finish(manifest)
     if args.manifest is not None:
         await trio.to_thread.run_sync(write_output, "--manifest", args.manifest, manifest.to_json() + "\n")
+    if interrupted.is_set() and state is not None:
+        args.state, args.resume = None, state
+        print(f"to go on:\n  {args.next_command(args, args.url)}", file=err)
     refused = _advise(manifest, policy.egress, args, err)
     if store is not None and not all(page.stored for page in manifest.pages):
         lost = sum(not page.stored for page in manifest.pages)
@@ -124,6 +136,15 @@ def _policy(args: argparse.Namespace) -> CrawlPolicy:
     )
 
 
+def _state(args: argparse.Namespace) -> Path | None:
+    path: Path | None = args.state or args.resume
+    if path is not None and args.replay:
+        raise InvalidPolicyError("--state" if args.resume is None else "--resume", "a crawl that asks servers, which --replay does not")
+    if args.resume is not None and not args.resume.is_file():
+        raise InvalidPolicyError("--resume", "a file that an earlier crawl wrote with --state", got=str(args.resume))
+    return path
+
+
 class _Follow:
     """Links whose URL a regular expression finds."""
 
@@ -132,13 +153,14 @@ class _Follow:
             self._pattern = re.compile(pattern)
         except re.error as exc:
             raise InvalidPolicyError("--follow", f"a regular expression ({exc})", got=pattern) from exc
+        self.description = f"URL matches {pattern}"
 
     def __call__(self, link: Link, context: FollowContext) -> bool:
         return self._pattern.search(link.url) is not None
 
 
 async def _until_interrupted(
-    stream: CrawlStream, err: TextIO, *, task_status: trio.TaskStatus[trio.Event] = trio.TASK_STATUS_IGNORED
+    stream: CrawlStream, status: StatusLine, *, task_status: trio.TaskStatus[trio.Event] = trio.TASK_STATUS_IGNORED
 ) -> None:
     """The first interrupt ends the crawl cleanly, the second one at once."""
     interrupted = trio.Event()
@@ -148,16 +170,16 @@ async def _until_interrupted(
             if interrupted.is_set():
                 raise KeyboardInterrupt
             interrupted.set()
-            print("interrupted: finishing what is kept; once more to stop at once", file=err)
+            status.say("interrupted: finishing what is kept; once more to stop at once")
             stream.stop()
 
 
 class _Printer:
     """Rows as they are committed: data on ``out``, what people watch on ``err``."""
 
-    def __init__(self, out: TextIO, err: TextIO, *, as_json: bool) -> None:
+    def __init__(self, out: TextIO, err: TextIO, status: StatusLine, *, as_json: bool) -> None:
         self._out = out
-        self._err = err
+        self._status = status
         self._as_json = as_json
         self._explained: set[str] = set()
         # On one terminal the row itself is what a person watches; beside a pipe or a file it is not seen.
@@ -213,6 +235,8 @@ class _Printer:
     def _row(self, name: str, row: object, text: str | None) -> None:
         from forage.crawler import row_to_json
 
+        if self._out.isatty():
+            self._status.clear()
         if self._as_json:
             self._out.write(row_to_json(name, row) + "\n")
         elif text is not None:
@@ -220,7 +244,7 @@ class _Printer:
         self._out.flush()
 
     def _say(self, line: str) -> None:
-        print(line, file=self._err)
+        self._status.say(line)
 
 
 def _compact(text: str) -> str:

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from forage.crawler.many import crawl_many as crawl_many
     from forage.crawler.policy import CrawlPolicy as CrawlPolicy
     from forage.crawler.policy import Seed as Seed
+    from forage.crawler.progress import CrawlProgress as CrawlProgress
+    from forage.crawler.progress import HostWait as HostWait
     from forage.crawler.schema import manifest_schema as manifest_schema
     from forage.crawler.sitemaps import SitemapDocument as SitemapDocument
     from forage.crawler.sitemaps import SitemapKind as SitemapKind
@@ -71,6 +73,7 @@ _FACES = {
     "manifest": ("CrawlCounts CrawlManifest HostStatistics ManifestError Page PageFailure PageSkip SitemapCounters SkipReason row_to_json"),
     "many": "ManyCrawls crawl_many",
     "policy": "CrawlPolicy Seed",
+    "progress": "CrawlProgress HostWait",
     "schema": "manifest_schema",
     "sitemaps": "SitemapDocument SitemapKind SitemapUrl parse_sitemap",
     "soft404": "Answer MissingPage is_soft_404",

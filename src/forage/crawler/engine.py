@@ -23,6 +23,7 @@ from forage.crawler.lanes import HostHistory, Lanes, Outcome
 from forage.crawler.manifest import PageSkip, SitemapCounters, SkipReason
 from forage.crawler.order import CommitOrder, Turn
 from forage.crawler.policy import CrawlPolicy
+from forage.crawler.progress import CrawlProgress, HostWait
 from forage.crawler.tally import Tally
 from forage.crawler.traps import TrapBudget
 from forage.crawler.urls import dedupe_key
@@ -79,6 +80,12 @@ class Crawl:
         """Hand an event that belongs to no entry to the consumer, in between; never waits."""
         self._notices.append(event)
         self._news.unpark_all()
+
+    def progress(self, waits: tuple[HostWait, ...]) -> CrawlProgress:
+        """The figures of this moment."""
+        captured, failed, skipped, hosts = self._tally.figures
+        rows = {"captured": captured, "failed": failed, "skipped": skipped, "hosts": hosts}
+        return CrawlProgress(**rows, waiting=len(self._frontier), under_way=len(self._working), waits=waits)
 
     async def run(self) -> None:
         """Crawl until nothing is left or a budget is used up. Raises only what the consumer's side raises."""

@@ -145,7 +145,8 @@ class CrawlPolicy:
     of commits may run ahead, part of what makes the manifest the same at any concurrency. ``max_seconds`` is the one budget outside that
     promise. ``soft_404_probe`` asks each origin once for a page that cannot exist and flags the pages that look the same.
     Beyond ``frontier_in_memory`` known URLs the frontier lives in a temporary database on disk.
-    ``should_follow(link, context)`` answers False (skipped as ``filtered``), True, or a number: higher first.
+    ``should_follow(link, context)`` answers False (skipped as ``filtered``), True, or a number: higher first. What its ``description``
+    says, where it has one, stands in the manifest.
     Raises InvalidPolicyError, which names the field and what it takes.
     """
 
@@ -183,7 +184,8 @@ _WITHOUT_EFFECT = frozenset({"concurrency", "frontier_in_memory", "keep_bodies"}
 
 
 def describe_policy(policy: CrawlPolicy) -> dict[str, Any]:
-    """The settings in force as JSON values, camelCase, for the manifest. Functions and TLS contexts show as ``custom``.
+    """The settings in force as JSON values, camelCase, for the manifest. Functions and TLS contexts show as ``custom``, or as what their
+    ``description`` says.
 
     Left out are those that cannot change what a crawl finds: how many requests are in flight, and whether bodies stay in memory.
     """
@@ -199,7 +201,8 @@ def _describe(value: Any) -> Any:
         return [_describe(item) for item in value]
     if isinstance(value, IPv4Network | IPv6Network):
         return str(value)
-    return "custom"
+    description = getattr(value, "description", None)
+    return description if isinstance(description, str) else "custom"
 
 
 def _camel(name: str) -> str:

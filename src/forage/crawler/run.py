@@ -24,6 +24,7 @@ from forage.crawler.events import CrawlEvent, CrawlWarning, HostPaused
 from forage.crawler.journal import CrawlRecord, Journal, StateError
 from forage.crawler.manifest import CrawlManifest
 from forage.crawler.policy import CrawlPolicy, Seed, describe_policy
+from forage.crawler.progress import Waits
 from forage.crawler.tally import Tally
 from forage.crawler.urls import canonical_url
 from forage.egress import Dialer, Resolver, Wire
@@ -93,6 +94,7 @@ class CrawlTools:
         self.seams = seams
         self.journal = journal
         self.fetcher: Fetcher | None = None
+        self.waits = Waits()
         self._listeners: dict[str, list[Crawl]] = {}
 
     def restore_pauses(self) -> None:
@@ -112,7 +114,9 @@ class CrawlTools:
 
     def on_wait(self, host: str, until: float, why: WaitReason) -> None:
         """The fetcher's word that a request to a host waits."""
-        seconds = until - trio.current_time()
+        now = trio.current_time()
+        self.waits.note(host, until, why.value, now=now)
+        seconds = until - now
         if why not in _PAUSES or seconds <= 0:
             return
         for crawl in self._listeners.get(host, ()):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -16,7 +17,8 @@ from forage.crawler.engine import Crawl
 from forage.crawler.events import CrawlDone, CrawlEvent
 from forage.crawler.manifest import CrawlManifest, SkipReason
 from forage.crawler.policy import CrawlPolicy, Seed
-from forage.crawler.run import Seams, check_seed, open_tools, run_crawl, unwrapped_nursery, utc_now
+from forage.crawler.progress import CrawlProgress
+from forage.crawler.run import CrawlTools, Seams, check_seed, open_tools, run_crawl, unwrapped_nursery, utc_now
 from forage.egress import Dialer, Resolver, Wire
 from forage.fetch import Renderer
 from forage.snapshots import SnapshotStore
@@ -67,6 +69,7 @@ class CrawlStream:
     def __init__(self, events: trio.MemoryReceiveChannel[CrawlEvent]) -> None:
         self._events = events
         self._running: Crawl | None = None
+        self._tools: CrawlTools | None = None
         self._stopped: SkipReason | None = None
         self._manifest: CrawlManifest | None = None
 
@@ -87,14 +90,20 @@ class CrawlStream:
         """The account, once `CrawlDone` was handed out."""
         return self._manifest
 
+    def progress(self) -> CrawlProgress:
+        """How far the crawl is, at this moment; for a display, at any time."""
+        if self._running is None or self._tools is None:
+            return CrawlProgress()
+        return self._running.progress(self._tools.waits.current(trio.current_time()))
+
     def stop(self) -> None:
         """End the crawl cleanly: requests under way are given up, what is left is listed as ``interrupted``, `CrawlDone` follows."""
         self._stopped = SkipReason.INTERRUPTED
         if self._running is not None:
             self._running.halt(self._stopped)
 
-    def _started(self, running: Crawl) -> None:
-        self._running = running
+    def _started(self, running: Crawl, tools: CrawlTools) -> None:
+        self._running, self._tools = running, tools
         if self._stopped is not None:
             running.halt(self._stopped)
 
@@ -124,7 +133,8 @@ async def crawl_stream(
 
     async def produce() -> None:
         with send:  # not async with: its checkpoint could let a cancellation take the place of what was raised
-            manifest = await run_crawl(tools, start, send.send, started=stream._started)  # noqa: SLF001 - one module
+            started = partial(stream._started, tools=tools)  # noqa: SLF001 - one module
+            manifest = await run_crawl(tools, start, send.send, started=started)
             await send.send(CrawlDone(manifest=manifest))
 
     async with open_tools(policy, seams, state=state, user_agent=start.user_agent) as tools, receive, unwrapped_nursery() as nursery:

@@ -70,6 +70,11 @@ class Tally:
             self._skips.append(skip)
             self._host(host_key(skip.url)).skips += 1
 
+    @property
+    def figures(self) -> tuple[int, int, int, int]:
+        """Pages, failures and skips so far, and the hosts that have any of them."""
+        return len(self._pages), len(self._failures), len(self._skips), len(self._hosts)
+
     def warn(self, message: str) -> None:
         """Add a warning about the crawl as a whole."""
         self._warnings.append(message)
