@@ -227,9 +227,13 @@ def _check_charset(s: Any) -> None:
 
 
 def _check_headers(headers: object) -> None:
-    if not isinstance(headers, Mapping) or not all(isinstance(k, str) and isinstance(v, str) for k, v in headers.items()):
+    if not isinstance(headers, Mapping):
         raise InvalidSnapshotError("headers: takes a mapping of strings to strings")
-    if not all(is_well_formed(k) and is_well_formed(v) for k, v in headers.items()):
+    try:
+        everything = "".join([*headers, *headers.values()])
+    except TypeError as exc:
+        raise InvalidSnapshotError("headers: takes a mapping of strings to strings") from exc
+    if not is_well_formed(everything):
         raise InvalidSnapshotError("headers: holds a lone surrogate")
 
 
