@@ -69,7 +69,7 @@ def blocking(make: Callable[[], Fetch]) -> None:
             try:
                 status = fetch(request["method"], request["url"], dict(request["headers"]), request["body"])
                 reply = {"outcome": "answer", "status": status}
-            except BaseException as exc:  # whatever it is, there was no answer
+            except (Exception, SystemExit) as exc:  # whatever it is, there was no answer
                 reply = {"outcome": "error", "error": type(exc).__name__, "text": str(exc)[:200]}
         print(json.dumps(reply), file=replies, flush=True)
 

@@ -135,9 +135,15 @@ async def test_a_cancelled_write_leaves_at_once_before_its_turn_and_waits_during
 async def test_a_chance_that_a_cancelled_write_was_given_goes_to_the_next() -> None:
     recorder = Recorder(0.03)
     writers: WriterThreads[str] = WriterThreads(threads=1, most=1)
+    token, written = trio.lowlevel.current_trio_token(), trio.Event()
+
+    def run(items: Sequence[str]) -> None:
+        recorder.run(items)
+        token.run_sync_soon(written.set)
+
     with trio.fail_after(5):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(writers.submit, job(recorder.run, "a1"))
+            nursery.start_soon(writers.submit, job(run, "a1"))
             scopes = [trio.CancelScope() for _ in range(5)]
 
             async def cancellable(scope: trio.CancelScope, item: str) -> None:
@@ -148,8 +154,7 @@ async def test_a_chance_that_a_cancelled_write_was_given_goes_to_the_next() -> N
                 nursery.start_soon(cancellable, scope, f"{chr(98 + number)}1")
             nursery.start_soon(writers.submit, job(recorder.run, "z1"))
             await trio.testing.wait_all_tasks_blocked()
-            while recorder.now or not recorder.groups:
-                await trio.lowlevel.checkpoint()
+            await written.wait()
             for scope in scopes:
                 scope.cancel()
     assert ["z1"] in recorder.groups
