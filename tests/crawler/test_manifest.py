@@ -83,3 +83,9 @@ def test_rows_are_one_json_line() -> None:
     assert "\n" not in line
     assert json.loads(line)["event"] == "page"
     assert json.loads(line)["sourceRef"] == PAGE.source_ref
+
+
+@pytest.mark.parametrize("wrong", [5, None, [], {}, object()])
+def test_what_is_no_text_is_no_manifest(wrong: Any) -> None:
+    with pytest.raises(ManifestError, match="text"):
+        CrawlManifest.from_json(wrong)

@@ -94,6 +94,19 @@ def test_an_impossible_ceiling_is_refused_at_construction(tmp_path: Path, ceilin
         FilesystemSnapshotStore(tmp_path, max_history_files=ceiling)
 
 
+@pytest.mark.parametrize("root", [5, None, b"x", object(), ["a"], "a\0b"])
+def test_a_root_that_is_no_path_is_refused_by_name(root: Any) -> None:
+    with pytest.raises(InvalidSnapshotError, match=r"^root: takes a path"):
+        FilesystemSnapshotStore(root)
+
+
+@pytest.mark.parametrize("seconds", ["5", None, float("nan"), -1, -0.5, True, [1]])
+def test_a_wait_that_is_no_time_is_refused_by_name(tmp_path: Path, seconds: Any) -> None:
+    with pytest.raises(InvalidSnapshotError, match=r"^lock_wait_seconds: takes seconds"):
+        FilesystemSnapshotStore(tmp_path, lock_wait_seconds=seconds)
+    assert FilesystemSnapshotStore(tmp_path, lock_wait_seconds=float("inf")).root == tmp_path
+
+
 async def test_what_is_no_snapshot_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     wrong: Any = {"sourceId": "source"}
     with pytest.raises(InvalidSnapshotError):

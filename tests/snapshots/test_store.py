@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -10,6 +12,7 @@ import pytest
 from forage.errors import (
     FetchError,
     FetchErrorKind,
+    InvalidSnapshotError,
     SnapshotCorruptError,
     SnapshotStoreError,
     SourceRefError,
@@ -19,6 +22,7 @@ from forage.errors import (
     StoreErrorReason,
 )
 from forage.snapshots import (
+    FilesystemSnapshotStore,
     FindKind,
     FindResult,
     HeadKind,
@@ -175,3 +179,24 @@ async def test_a_store_without_witness_is_unsupported() -> None:
     await store.put(CITED)
     assert (await read_verified_head(store, "source")).kind is HeadKind.UNSUPPORTED
     assert await compare_head_witness(store, {}) is WitnessOutcome.UNSUPPORTED
+
+
+@pytest.mark.parametrize("wrong", [None, 5, b"source", [], {}, object()])
+@pytest.mark.parametrize("kind", [MemorySnapshotStore, FilesystemSnapshotStore])
+async def test_an_argument_of_a_wrong_type_is_refused_by_name(kind: type[Any], wrong: Any, tmp_path: Path) -> None:
+    store = kind(tmp_path) if kind is FilesystemSnapshotStore else kind()
+    calls: list[tuple[str, Callable[[], Any]]] = [
+        ("source_id", lambda: store.latest(wrong)),
+        ("source_id", lambda: store.list(wrong)),
+        ("source_id", lambda: store.get(wrong, "")),
+        ("body_hash", lambda: store.get("source", wrong)),
+        ("lookup", lambda: store.find_exact(wrong)),
+        ("snapshot", lambda: store.put(wrong)),
+        ("source_id", lambda: store.prune(wrong, keep_last=1)),
+    ]
+    for name, call in calls:
+        with pytest.raises(InvalidSnapshotError, match=rf"^{name}: takes "):
+            await call()
+    with pytest.raises(InvalidSnapshotError, match=r"^snapshot: takes "):
+        build_source_ref(wrong)
+    assert list(tmp_path.iterdir()) == []

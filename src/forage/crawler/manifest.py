@@ -183,6 +183,9 @@ class CrawlManifest:
     @classmethod
     def from_json(cls, text: str | bytes) -> CrawlManifest:
         """Read a manifest back. Raises ManifestError: not JSON, another format, unknown members, or counts that do not add up."""
+        given: object = text  # the type is looked at: callers do not always keep it
+        if not isinstance(given, str | bytes):
+            raise ManifestError("a manifest is text, or the bytes of it")
         if len(text) > MAX_MANIFEST_BYTES:
             raise ManifestError(f"a manifest has at most {MAX_MANIFEST_BYTES} bytes")
         try:

@@ -18,7 +18,7 @@ import trio
 
 from forage.errors import InvalidSnapshotError, StoreBusyError
 from forage.snapshots.heads import RememberedHeads
-from forage.snapshots.model import Snapshot
+from forage.snapshots.model import Snapshot, check_text
 from forage.snapshots.owners import Writer
 from forage.snapshots.pruning import Prune, prune_source
 from forage.snapshots.publication import publish_group
@@ -57,7 +57,9 @@ class FilesystemSnapshotStore:
             raise InvalidSnapshotError(f"max_history_files: takes an integer of 1 to {MAX_HISTORY_FILES}")
         if not 1 <= max_history_files <= MAX_HISTORY_FILES:
             raise InvalidSnapshotError(f"max_history_files: takes an integer of 1 to {MAX_HISTORY_FILES}")
-        self._root = Path(root)
+        if not _is_seconds(lock_wait_seconds):
+            raise InvalidSnapshotError("lock_wait_seconds: takes seconds, 0 or more")
+        self._root = _path(root)
         self._ceiling = max_history_files
         self._lock_wait = lock_wait_seconds
         self._writer = Writer()
@@ -128,14 +130,18 @@ class FilesystemSnapshotStore:
 
     async def latest(self, source_id: str) -> Snapshot | None:
         """The newest snapshot of a source, None when there is none. Reads the newest record only; older damage goes unnoticed."""
+        check_text("source_id", source_id)
         return await self._in_thread(latest, self._root, source_id, self._ceiling, self._heads, _give_way)
 
     async def get(self, source_id: str, body_hash: str) -> Snapshot | None:
         """The newest snapshot whose body hash starts with ``body_hash``; an empty prefix gives the newest of all."""
+        check_text("source_id", source_id)
+        check_text("body_hash", body_hash)
         return await self._in_thread(self._from_source, source_id, lambda reader: reader.newest(body_hash), None)
 
     async def list(self, source_id: str) -> tuple[Snapshot, ...]:
         """The whole history, newest first, every record verified; one that is damaged raises SnapshotCorruptError instead."""
+        check_text("source_id", source_id)
         nothing: tuple[Snapshot, ...] = ()
         return await self._in_thread(self._from_source, source_id, SourceReader.history, nothing)
 
@@ -186,5 +192,20 @@ def _give_way() -> None:
 
 
 def _check_type(snapshot: object) -> None:
-    if not isinstance(snapshot, Snapshot) or not isinstance(snapshot.source_id, str):
-        raise InvalidSnapshotError("put: takes a Snapshot whose source_id is text")
+    if not isinstance(snapshot, Snapshot):
+        raise InvalidSnapshotError("snapshot: takes a Snapshot")
+    check_text("source_id", snapshot.source_id)
+
+
+def _path(root: str | Path) -> Path:
+    try:
+        path = Path(root)
+    except TypeError as exc:
+        raise InvalidSnapshotError("root: takes a path, as text or Path") from exc
+    if "\0" in str(path):
+        raise InvalidSnapshotError("root: takes a path without NUL")
+    return path
+
+
+def _is_seconds(value: object) -> bool:
+    return type(value) in (int, float) and value >= 0  # type: ignore[operator]  # a number; NaN is not above 0

@@ -152,12 +152,21 @@ def body_slices(snapshot: Snapshot) -> Iterator[bytes]:
             yield snapshot.body[start : start + _SLICE].encode()
 
 
+def check_text(field: str, value: object) -> None:
+    """Raise InvalidSnapshotError, naming the argument, for what is no text."""
+    if not isinstance(value, str):
+        raise InvalidSnapshotError(f"{field}: takes text")
+
+
 def validate_snapshot(snapshot: Snapshot, *, released_identity: bool = False) -> None:
     """Raise InvalidSnapshotError unless the snapshot is durable.
 
     ``released_identity`` lifts the limits of source_id, url and fetched_at to 1,048,576 units each, as records named by the 0.3
     generation and references without snapshot digest need.
     """
+    given: object = snapshot  # the type is looked at: callers do not always keep it
+    if not isinstance(given, Snapshot):
+        raise InvalidSnapshotError("snapshot: takes a Snapshot")
     proof = snapshot._proof  # noqa: SLF001 - the same module's own mark
     if proof.durable or (released_identity and proof.released):
         return

@@ -102,6 +102,9 @@ def lookup_of(snapshot: Snapshot, *, released: bool = False) -> Lookup:
 
 def validate_lookup(lookup: Lookup) -> None:
     """Raise InvalidSnapshotError unless a store may look this up. The limits are those of the reference generation it comes from."""
+    given: object = lookup  # the type is looked at: callers do not always keep it
+    if not isinstance(given, Lookup):
+        raise InvalidSnapshotError("lookup: takes a Lookup")
     exact = lookup.snapshot_digest is not None
     limits = (("source_id", MAX_SOURCE_ID_UNITS), ("url", MAX_URL_UNITS), ("fetched_at", MAX_FETCHED_AT_UNITS))
     for field, limit in limits:

@@ -15,7 +15,7 @@ import attrs
 import trio
 
 from forage.errors import FetchError, FetchErrorKind, SnapshotStoreError, SourceRefError, SourceRefErrorCode, StoreErrorCode
-from forage.snapshots.model import Snapshot, canonical_clone, validate_snapshot
+from forage.snapshots.model import Snapshot, canonical_clone, check_text, validate_snapshot
 from forage.snapshots.records import newest_first, record_name, refuse_ambiguous_time
 from forage.snapshots.reference import (
     Lookup,
@@ -76,7 +76,8 @@ class SnapshotStore(Protocol):
     """The required part of a store. `forage.testing` has the suite that any implementation must pass.
 
     Reads verify what they return; a history that holds a damaged record is not returned in part. They raise SnapshotStoreError (of it,
-    SnapshotCorruptError for bad facts). ``source_id`` is whatever the caller keeps apart, such as one page of one crawl.
+    SnapshotCorruptError for bad facts), and InvalidSnapshotError, naming it, for an argument of another type. ``source_id`` is
+    whatever the caller keeps apart, such as one page of one crawl.
     """
 
     async def put(self, snapshot: Snapshot) -> None:
@@ -141,17 +142,20 @@ class MemorySnapshotStore:
 
     async def latest(self, source_id: str) -> Snapshot | None:
         """The newest snapshot of a source, None when there is none."""
+        check_text("source_id", source_id)
         await trio.lowlevel.checkpoint()
         history = self._histories.get(source_id)
         return history[-1] if history else None
 
     async def get(self, source_id: str, body_hash: str) -> Snapshot | None:
         """The newest snapshot whose body hash starts with ``body_hash``."""
+        check_text("body_hash", body_hash)
         history = await self.list(source_id)
         return next((s for s in history if s.body_hash.startswith(body_hash)), None)
 
     async def list(self, source_id: str) -> tuple[Snapshot, ...]:
         """The whole history, newest first."""
+        check_text("source_id", source_id)
         await trio.lowlevel.checkpoint()
         return tuple(reversed(self._histories.get(source_id, ())))
 
