@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import attrs
 import trio
 
-from forage.cli.mirror_options import BrowserFlags, add_archive_options, add_browser_options, browser_flags, load_policy, open_probe
+from forage.cli.mirror_options import add_archive_options, add_probe_options, load_policy, open_probe
 from forage.cli.options import quoted
 from forage.errors import BrowserError, ForageError
 
@@ -41,7 +41,7 @@ class Tools:
     document_keys: Callable[[Path], Sequence[str]]
     load_policy: Callable[[Path | None], EscapePolicy]
     open_archive: Callable[..., Any]
-    open_probe: Callable[[BrowserFlags], Probe | None]
+    open_probe: Callable[[argparse.Namespace], Probe | None]
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -77,7 +77,7 @@ def _add_crawl(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     crawl.add_argument("--har", action="store_true", help="keep every render below .crawl/har")
     crawl.add_argument("--retry-terminal", metavar="STATUS[,STATUS][:SECONDS]", help="ask again for bodiless captures of that age")
     add_archive_options(crawl)
-    add_browser_options(crawl)
+    add_probe_options(crawl)
     crawl.add_argument("urls", nargs=argparse.REMAINDER, metavar="URL", help="replay URL of the archive, or TIMESTAMP/ORIGINAL")
 
 
@@ -144,7 +144,7 @@ class _Plan:
     archive_base: str
     contact: str
     timeout: float
-    browser: BrowserFlags
+    browser: argparse.Namespace
     renders: bool
     options: Mapping[str, Any]
 
@@ -184,7 +184,7 @@ def _plan(args: argparse.Namespace, tools: Tools) -> _Plan:
         archive_base=args.archive_base,
         contact=args.contact,
         timeout=(numbers["timeout"] or 0) / 1000,
-        browser=browser_flags(args),
+        browser=args,
         renders=not (args.static_only or args.dry_run),
         options=options,
     )

@@ -9,7 +9,7 @@ from typing import TextIO
 
 import trio
 
-from forage.cli.mirror_options import BrowserFlags, add_browser_options, browser_flags, open_probe
+from forage.cli.mirror_options import add_probe_options, open_probe
 
 __all__ = ["add_parser", "run"]
 
@@ -17,23 +17,23 @@ __all__ = ["add_parser", "run"]
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command's flags."""
     parser = commands.add_parser("demo", help="mirror a bundled web from a loopback archive", description=__doc__)
-    add_browser_options(parser)
+    add_probe_options(parser)
     parser.set_defaults(min_wait=0.5)  # nothing in the bundled web is later than that
 
 
 async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Exit code 0 when everything came out as it must. Without a browser the documents are captured and not verified."""
     with TemporaryDirectory(prefix="forage-mirror-") as folder:
-        return await _demonstrate(Path(folder), browser_flags(args), out, err)
+        return await _demonstrate(Path(folder), args, out, err)
 
 
-async def _demonstrate(root: Path, browser: BrowserFlags, out: TextIO, err: TextIO) -> int:
+async def _demonstrate(root: Path, args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     from forage.mirror import crawl, verify_root
     from forage.mirror.archive import open_guarded_archive
     from forage.mirror.demo_web import NAMES, captures, document_url
     from forage.mirror.loopback import Fault, LoopbackArchive, open_loopback_archive
 
-    probe = open_probe(browser)
+    probe = open_probe(args)
     renders = await probe.available()
     # One answer that asks for patience, so that the account below has a retry in it.
     archive = LoopbackArchive(captures(), faults={"http://site.example.org/bg.png": [Fault(status=429, retry_after="1")]})

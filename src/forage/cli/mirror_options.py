@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import attrs
-
+from forage.cli.browser_flags import add_browser_options, browser_options, viewport
 from forage.cli.options import folder
 from forage.errors import InvalidPolicyError
 
 if TYPE_CHECKING:
-    from forage.browser import BrowserOptions, Viewport
+    from forage.egress import EgressPolicy
     from forage.mirror import BrowserProbe, EscapePolicy
 
-__all__ = [
-    "BrowserFlags",
-    "add_archive_options",
-    "add_browser_options",
-    "add_root_option",
-    "browser_flags",
-    "load_policy",
-    "open_probe",
-    "require_root",
-]
-
-_VIEWPORT = re.compile(r"([0-9]{1,5})x([0-9]{1,5})(?:@([0-9]{1,2}(?:\.[0-9]{1,2})?))?", re.ASCII)
-_UNPRIVILEGED = "nobody"
+__all__ = ["add_archive_options", "add_probe_options", "add_root_option", "load_policy", "open_probe", "require_root"]
 
 
 def add_root_option(parser: argparse.ArgumentParser) -> None:
@@ -59,65 +44,25 @@ def add_archive_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_browser_options(parser: argparse.ArgumentParser) -> None:
+def add_probe_options(parser: argparse.ArgumentParser) -> None:
     """Which browser renders, how it is contained, and how a page is watched."""
-    group = parser.add_argument_group("browser")
-    group.add_argument("--browser-cmd", metavar="PROGRAM", help="the browser to use (default: Chromium, full if it is installed)")
-    group.add_argument("--browser-user", metavar="NAME", help="account under which root runs the browser (default nobody)")
-    group.add_argument("--no-sandbox", action="store_true", help="give up the browser's own sandbox; shows in stamps")
-    group.add_argument("--viewport", action="append", default=[], metavar="WxH[@SCALE]", help="render at this size; again for more sizes")
+    add_browser_options(parser, kind="full")
+    group = parser.add_argument_group("rendering")
+    group.add_argument("--browser-cmd", dest="browser", metavar="PROGRAM", help=argparse.SUPPRESS)
+    group.add_argument("--viewport", action="append", default=[], metavar="WxH[@S]", help="size to render at; may be given several times")
     group.add_argument("--min-wait", type=float, default=4.0, metavar="S", help="seconds a page is watched at least (default 4)")
 
 
-@attrs.frozen(kw_only=True)
-class BrowserFlags:
-    """The browser flags of a command line. ``min_wait`` in seconds."""
+def open_probe(args: argparse.Namespace, *, egress: EgressPolicy | None = None) -> BrowserProbe:
+    """What renders documents, by the flags of `add_probe_options`; nothing is started and the program is not looked for.
 
-    program: str | None = None
-    user: str | None = None
-    sandbox: bool = True
-    viewports: tuple[str, ...] = ()
-    min_wait: float = 4.0
-
-    def options(self) -> BrowserOptions:
-        """How the browser is started. Root cannot have its sandbox, so it is run under another account. Raises InvalidPolicyError."""
-        from forage.browser import BrowserOptions
-
-        user = self.user or (_UNPRIVILEGED if self.sandbox and os.geteuid() == 0 else None)
-        return BrowserOptions(program=self.program, prefer="full", user=user, sandbox=self.sandbox)
-
-    def sizes(self) -> tuple[Viewport, ...]:
-        """The viewports, one by default. Raises InvalidPolicyError."""
-        from forage.browser import Viewport
-
-        return tuple(map(_viewport, self.viewports)) or (Viewport(),)
-
-
-def _viewport(text: str) -> Viewport:
+    Raises InvalidPolicyError.
+    """
     from forage.browser import Viewport
-
-    found = _VIEWPORT.fullmatch(text)
-    if found is None:
-        raise InvalidPolicyError("--viewport", "a size like 1280x800 or 390x844@2", got=text)
-    return Viewport(width=int(found[1]), height=int(found[2]), scale=float(found[3] or 1))
-
-
-def browser_flags(args: argparse.Namespace) -> BrowserFlags:
-    """The flags of `add_browser_options`."""
-    return BrowserFlags(
-        program=args.browser_cmd,
-        user=args.browser_user,
-        sandbox=not args.no_sandbox,
-        viewports=tuple(args.viewport),
-        min_wait=args.min_wait,
-    )
-
-
-def open_probe(flags: BrowserFlags) -> BrowserProbe:
-    """What renders documents; nothing is started, and whether the program is there is not looked at. Raises InvalidPolicyError."""
     from forage.mirror import BrowserProbe
 
-    return BrowserProbe(flags.options(), viewports=flags.sizes(), min_wait=flags.min_wait)
+    sizes = tuple(map(viewport, args.viewport)) or (Viewport(),)
+    return BrowserProbe(browser_options(args), egress=egress, viewports=sizes, min_wait=args.min_wait)
 
 
 def load_policy(path: Path | None) -> EscapePolicy:

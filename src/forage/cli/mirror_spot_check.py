@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from forage.cli.mirror_options import add_browser_options, browser_flags, load_policy
+from forage.cli.mirror_options import add_probe_options, load_policy, open_probe
 from forage.cli.options import quoted
 from forage.errors import BrowserError
 
@@ -33,14 +33,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--allow-network", action="append", default=[], metavar="CIDR", help="the mirror may have an address of this network"
     )
-    add_browser_options(parser)
+    add_probe_options(parser)
     parser.add_argument("base_url", metavar="BASE-URL", help="where the mirror is deployed")
     parser.add_argument("keys", nargs="+", metavar="KEY", help="TIMESTAMP/ORIGINAL, or a replay URL")
 
 
 async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Nothing but the mirror's own origin is reached, whatever its pages ask for."""
-    from forage.mirror import BrowserProbe, spot_check
+    from forage.mirror import spot_check
     from forage.mirror.keys import parse_crawl_input
 
     documents = [parse_crawl_input(text) for text in args.keys]
@@ -48,8 +48,7 @@ async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     if wrong is not None:
         print(f"forage mirror spot-check: not a key and not a replay URL: {quoted(wrong)}", file=err)
         return 2
-    egress, flags, policy = _egress(args.base_url, args.allow_network), browser_flags(args), load_policy(args.allow_escapes)
-    probe = BrowserProbe(flags.options(), egress=egress, viewports=flags.sizes(), min_wait=flags.min_wait)
+    policy, probe = load_policy(args.allow_escapes), open_probe(args, egress=_egress(args.base_url, args.allow_network))
 
     def tell(check: SpotCheck) -> None:
         if not args.json:

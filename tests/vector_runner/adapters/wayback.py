@@ -19,7 +19,6 @@ import attrs
 from forage._codec import load_json
 from forage.cli import mirror as mirror_command
 from forage.cli.mirror import Tools
-from forage.cli.mirror_options import BrowserFlags
 from forage.errors import BrowserError, CaptureError, ForageError, InvalidPolicyError
 from forage.mirror import keys
 from forage.mirror.archive import Archive, ArchiveReply, ArchiveRequestError
@@ -778,8 +777,8 @@ class Engine:
         self._timeout = timeout
         yield None
 
-    def open_probe(self, flags: BrowserFlags) -> None:
-        self._browser = flags.program
+    def open_probe(self, args: argparse.Namespace) -> None:
+        self._browser = args.browser
 
 
 def call_differs(engine: Engine, given: dict[str, Any], expected: dict[str, Any] | None) -> str | None:
