@@ -1,4 +1,4 @@
-"""What callers give to a fetcher, looked at before anything is asked for (pure).
+"""What callers give to a fetcher, looked at before anything is asked for.
 
 Types are looked at: callers are not trusted to keep them. The options that are plain values are checked by ``settings``, the parts of the
 guard by the egress session.
