@@ -426,3 +426,35 @@ async def test_scratch_of_a_killed_writer_is_cleared_and_that_of_others_is_not(t
         await run(URLS[-1:], tmp_path, fetch)
     assert not ours.exists()
     assert theirs.exists()
+
+
+async def test_what_a_restless_page_asks_for_is_fetched_and_the_page_is_not_verified(tmp_path: Path) -> None:
+    def restless(url: str, report: RenderReport) -> RenderReport:
+        return attrs.evolve(report, unsettled="never at rest")
+
+    async with archive_of() as (_, fetch):
+        report = await run(URLS[:1], tmp_path, fetch, PageReader(edit=restless))
+    (result,) = report.results
+    assert (result.status.value, result.members["dynamicRecorded"], result.members["error"]) == ("probe-error", 3, "never at rest")
+    assert Ledgers(tmp_path).flaky()[result.key]["reason"] == "probe-error"
+
+
+async def test_a_page_that_crashes_proves_nothing(tmp_path: Path) -> None:
+    def crashed(url: str, report: RenderReport) -> RenderReport:
+        return attrs.evolve(report, failure="crashed")
+
+    async with archive_of() as (_, fetch):
+        report = await run(URLS[:1], tmp_path, fetch, PageReader(edit=crashed))
+    assert (statuses(report), report.results[0].members["dynamicRecorded"]) == (["probe-error"], 0)
+
+
+async def test_an_icon_that_no_program_fetched_is_looked_at_all_the_same(tmp_path: Path) -> None:
+    def named(url: str, report: RenderReport) -> RenderReport:
+        icon = RequestRecord(url=f"{url.partition('/web/')[0]}/web/{key_of('icon.png')}", resource_type="image", failure="named")
+        return attrs.evolve(report, requests=(*(r for r in report.requests if "icon" not in r.url), icon))
+
+    async with archive_of() as (_, fetch):
+        await run([document_url("lists")], tmp_path, fetch, static_only=True)
+        (tmp_path / body_path(key_hash(key_of("icon.png")))).write_bytes(b"rot")
+        report = await run([document_url("lists")], tmp_path, fetch, PageReader(edit=named))
+    assert (statuses(report), report.results[0].members["corrupt"]) == (["corrupt"], [key_of("icon.png")])
