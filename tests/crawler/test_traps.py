@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from forage.crawler.traps import TrapBudget, TrapReason
@@ -120,3 +120,41 @@ def test_what_is_refused_leaves_no_trace() -> None:
 def test_any_path_is_admitted_or_refused(path: str) -> None:
     budget = TrapBudget(now=NOW, per_dir_budget=5)
     assert budget.admit(f"{SITE}/{path}") in [None, *TrapReason]
+
+
+PIECES = [
+    "a",
+    "b",
+    "2026",
+    "1999",
+    "2026-11",
+    "2026-11-31",
+    "12",
+    "amp;",
+    "amp%3B",
+    "AMP;",
+    "%25",
+    "25",
+    "%",
+    "-",
+    "x2026",
+    "",
+    "?",
+    "&",
+    "year=",
+    "m=1",
+]
+
+
+@given(
+    st.lists(
+        st.lists(st.sampled_from(PIECES), max_size=12).map("/".join) | st.lists(st.sampled_from(PIECES), max_size=8).map("".join),
+        max_size=8,
+    )
+)
+@example(["2026/11", "2026/12/1", "2026/13"])
+@example(["a/a/a", "a/b/a/b/a/b", "amp;amp;amp;", "%25%25%25", "%252525"])
+def test_unremarkable_urls_are_judged_as_all_others(paths: list[str]) -> None:
+    short, whole = TrapBudget(now=NOW), TrapBudget(now=NOW, per_dir_budget=1_000_000)
+    for path in paths:
+        assert short.admit(f"{SITE}/{path}") == whole.admit(f"{SITE}/{path}")

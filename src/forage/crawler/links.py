@@ -160,6 +160,9 @@ class _ForeignContent:
         return space
 
 
+_new_link = tuple.__new__  # what Link() comes to, without its wrapper
+
+
 @lru_cache(maxsize=16)
 def _product_token(user_agent: str) -> str:
     return product_token(user_agent)
@@ -268,7 +271,7 @@ class _Collector:
             if len(self._found) >= MAX_LINKS:
                 self._full = True
                 return
-            self._found[url] = Link(kind, url, nofollow, delay)
+            self._found[url] = _new_link(Link, (kind, url, nofollow, delay))
         elif known.nofollow and not nofollow:
             self._found[url] = known._replace(nofollow=False)
 

@@ -95,7 +95,8 @@ class Tally:
         sitemaps: SitemapCounters,
     ) -> CrawlManifest:
         """The finished account."""
-        hit = [reason.value for reason in SkipReason if reason in BUDGETS and any(s.reason is reason for s in self._skips)]
+        reasons = {skip.reason for skip in self._skips}
+        hit = [reason.value for reason in SkipReason if reason in BUDGETS and reason in reasons]
         statistics = (
             HostStatistics(host=name, pages=h.pages, failures=h.failures, skips=h.skips, body_bytes=h.body_bytes)
             for name, h in sorted(self._hosts.items())

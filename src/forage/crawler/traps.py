@@ -28,6 +28,9 @@ _ISO_DATE = re.compile(r"([0-9]{4})-([0-9]{2})(?:-([0-9]{2}))?")
 # Three levels of a percent sign or ampersand that was encoded again: %252F is data, %25252F unusual, one more is growth.
 _ENCODED_AGAIN = re.compile(r"%25(?:%?25){2}|(?:amp(?:;|%3B)){3}", re.IGNORECASE)
 
+# A URL without any of these has no query, no date and nothing encoded again.
+_REMARKABLE = re.compile(r"\?|/[0-9]{4}[/-]|%25|amp[;%]", re.IGNORECASE)
+
 _YEAR_NAMES = frozenset(["year", "yr", "yyyy", "y", "cal_year", "calyear"])
 _MONTH_NAMES = frozenset(["month", "mon", "mo", "mm", "m", "cal_month", "calmonth"])
 _DAY_NAMES = frozenset(["day", "dd", "d"])
@@ -75,6 +78,8 @@ class TrapBudget:
         """None, and the URL counts from now on; or the reason why this fetch URL is refused."""
         if len(url) > MAX_LENGTH:
             return TrapReason.LONG_URL
+        if self._per_dir is None and _REMARKABLE.search(url) is None:
+            return _shape(url[len(origin_of(url)) + 1 :].split("/"), "")
         path, _, query = url.partition("?")
         origin = origin_of(path)
         segments = path[len(origin) + 1 :].split("/")
@@ -139,6 +144,8 @@ def _shape(segments: list[str], query: str) -> TrapReason | None:
 def _repeats(segments: list[str]) -> bool:
     """Whether a run of segments follows itself twice: relative links below a page that answers for every path."""
     count = len(segments)
+    if count - len(set(segments)) < MAX_REPEATS - 1:
+        return False
     for size in range(1, count // MAX_REPEATS + 1):
         same = 0
         for at in range(count - size):
