@@ -173,7 +173,7 @@ class Sender:
         """One attempt. One deadline covers everything from the look-up to the last byte of the body, another one each silence in it."""
         reading = _Reading(target)
         idle = self._settings.idle_seconds
-        failure = FetchFailure(kind=FetchErrorKind.TIMEOUT, message=f"{target.host} did not answer in time")
+        failure = None
         try:
             with trio.CancelScope(deadline=trio.current_time() + self._settings.attempt_seconds):
                 if math.isinf(idle):
@@ -187,7 +187,7 @@ class Sender:
         except FetchError as exc:
             limit = exc.limit if isinstance(exc, ResponseTooLargeError) else None
             failure = FetchFailure(kind=exc.kind, message=f"{target.host}: {exc}", limit=limit)
-        return reading.answer(failure)
+        return reading.answer(failure or FetchFailure(kind=FetchErrorKind.TIMEOUT, message=f"{target.host} did not answer in time"))
 
     async def _converse(
         self,
