@@ -38,7 +38,7 @@ async def test_a_fetcher_of_its_own_leaves_nothing() -> None:
             async with fetcher_for(server) as fetcher:
                 await fetcher.fetch(f"{server.origin}/a")
 
-        assert await cancel_at_every_step(operation) > 15
+        assert await cancel_at_every_step(operation) > 10  # steps of a scheduler, of which the exchange needs few
 
 
 async def test_a_shared_fetcher_goes_on_after_each_cancellation() -> None:

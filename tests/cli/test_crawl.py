@@ -42,7 +42,7 @@ def busy_at(number: int, seconds: int) -> object:
 
 
 def crawl_words(server: RawServer, *words: object) -> list[str]:
-    return [str(word) for word in ("crawl", server.origin, "--max-pages", 50, "--max-depth", 50, *words, *opened(server))]
+    return [str(word) for word in ("crawl", server.origin, "--max-pages", 50, "--max-depth", 50, *opened(server), *words)]
 
 
 def command(server: RawServer, *words: object) -> list[str]:

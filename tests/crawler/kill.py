@@ -41,7 +41,7 @@ __all__ = ["Death", "Kept", "crawl_killed_after", "kill_many"]
 REPOSITORY = Path(__file__).resolve().parents[2]
 MEMORY = Path("/dev/shm")
 CONCURRENCY = 8
-UNDER_WAY = 1.0  # seconds from a request to its row in the state file, on a busy machine
+UNDER_WAY = 3.0  # seconds from a request to its row in the state file, on a busy machine
 POLICY: Mapping[str, Any] = {"delay": 0.0, "max_pages": 100_000, "max_depth": 1_000, "same_host": False, "concurrency": CONCURRENCY}
 
 

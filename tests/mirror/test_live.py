@@ -20,11 +20,11 @@ from forage.mirror import BrowserProbe, CacheRoot, CrawlReport, CspMode, Site, c
 from forage.mirror.archive import GuardedArchive, archive_egress
 from forage.mirror.cache import Entry
 from forage.mirror.demo_web import asset, page
+from forage.mirror.deployed import SpotCheck, spot_check
 from forage.mirror.keys import body_path, key_hash
 from forage.mirror.ledgers import Ledgers
 from forage.mirror.loopback import Archived, ArchiveHit, Fault, LoopbackArchive, open_loopback_archive
 from forage.mirror.policy import compile_policy
-from forage.mirror.spot_check import SpotCheck, spot_check
 from tests.support.browsers import Kind, browser_options, installed_kinds
 from tests.support.live_web import COMPLETE, captures, key_of
 

@@ -10,9 +10,9 @@ import pytest
 from forage.browser import BrowserFacts, BrowserOptions, CspIssue, PageOutcome, RequestEntry, RequestLog, RequestOutcome, Viewport, Visit
 from forage.errors import InvalidPolicyError
 from forage.mirror import BrowserProbe
+from forage.mirror.deployed import judge_deployed
 from forage.mirror.live_probe import browser_name, csp_finding, render_report
 from forage.mirror.policy import compile_policy
-from forage.mirror.spot_check import judge_deployed
 
 URL = "http://127.0.0.1:8000/web/2012/http://x.org/"
 FACTS = BrowserFacts(product="Chrome/156.0", program="chromium", kind="full", transport="pipe", sandbox=True)

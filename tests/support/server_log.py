@@ -14,7 +14,7 @@ from tests.support.raw_server import RawServer
 
 __all__ = ["Pause", "Seen", "assert_at_most", "assert_not_paused", "assert_spaced", "seen_by"]
 
-ON_ITS_WAY = 0.06
+ON_ITS_WAY = 0.1
 """Seconds that a request may take to arrive on a busy machine, a TLS handshake included."""
 
 
@@ -55,7 +55,7 @@ def _by_host(log: Iterable[Seen]) -> Mapping[str, list[Seen]]:
 
 
 def assert_spaced(log: Sequence[Seen], delay: float | Mapping[str, float]) -> float:
-    """Requests of one host start no closer than the delay in force; the smallest gap, in seconds."""
+    """Requests of one host start no closer than the delay in force, nor do all of them together; the smallest gap, in seconds."""
     least = float("inf")
     for host, requests in _by_host(log).items():
         wanted = delay if isinstance(delay, float) else delay.get(host, 0.0)
@@ -63,6 +63,8 @@ def assert_spaced(log: Sequence[Seen], delay: float | Mapping[str, float]) -> fl
             gap = later.at - earlier.at
             least = min(least, gap)
             assert gap >= wanted - ON_ITS_WAY, f"{host}: {later.target} {gap:.3f} s after {earlier.target}, the delay is {wanted} s"
+        span, due = requests[-1].at - requests[0].at, (len(requests) - 1) * wanted
+        assert span >= due - ON_ITS_WAY, f"{host}: {len(requests)} requests in {span:.3f} s, {due} s are due"
     return least
 
 

@@ -62,6 +62,7 @@ class Crawl:
         self._notices: deque[CrawlEvent] = deque()
         self._news = trio.lowlevel.ParkingLot()
         self._fresh: set[int] = set()  # numbers whose outcome is not in the record yet
+        self._delivered = 0
         self._halted: SkipReason | None = None
         self._working: set[trio.CancelScope] = set()
         self._applied_bytes = 0
@@ -85,7 +86,8 @@ class Crawl:
         """The figures of this moment."""
         captured, failed, skipped, hosts = self._tally.figures
         rows = {"captured": captured, "failed": failed, "skipped": skipped, "hosts": hosts}
-        return CrawlProgress(**rows, waiting=len(self._frontier), under_way=len(self._working), waits=waits)
+        waiting = len(self._frontier) + self._order.numbered - self._delivered - len(self._working)
+        return CrawlProgress(**rows, waiting=waiting, under_way=len(self._working), waits=waits)
 
     async def run(self) -> None:
         """Crawl until nothing is left or a budget is used up. Raises only what the consumer's side raises."""
@@ -212,6 +214,7 @@ class Crawl:
             self._working.discard(scope)
 
     def _deliver(self, entry: Entry, outcome: Outcome) -> None:
+        self._delivered += 1
         self._arrivals.append((entry, outcome))
         self._news.unpark_all()
 

@@ -35,7 +35,10 @@ class UrlSkipped:
 
 @attrs.frozen(kw_only=True)
 class HostPaused:
-    """The next request to ``host`` starts in ``seconds``; ``why`` is delay, crawl-delay, retry-after, adaptive or slot."""
+    """The next request to ``host`` starts in ``seconds``; ``why`` is ``host-paused`` (it asked for that) or ``retry``.
+
+    The usual spacing of requests is no event; `CrawlStream.progress` shows it.
+    """
 
     host: str
     seconds: float

@@ -20,12 +20,12 @@ __all__ = ["HrefResolver", "encode_query", "resolve_base"]
 
 _PATH = r"[A-Za-z0-9_.~!$&'()*+,;=:@/-]"
 _QUERY = r"[A-Za-z0-9_.~!$&()*+,;=:@/?%-]"
-_FRAGMENT = r"(?:#[\x21-\x7e]*+)?+"
-# Possessive throughout: nothing is ever given back, so nothing need be remembered.
+_FRAGMENT = r"(?:#[\x21-\x7e]*+)?"
+# Classes are possessive, so that nothing need be remembered. Groups are not: before Python 3.11.5 possessive ones match wrongly.
 # A path that every step of the parser leaves alone, with or without an origin before it; dot segments are excluded by the caller.
-_CLEAN = re.compile(rf"(?:(https?:)?+(//[A-Za-z0-9.:\[\]-]{{1,255}}+))?+(/(?!/){_PATH}*+(?:\?{_QUERY}*+)?+){_FRAGMENT}")
+_CLEAN = re.compile(rf"(?:(https?:)?(//[A-Za-z0-9.:\[\]-]{{1,255}}+))?(/(?!/){_PATH}*+(?:\?{_QUERY}*+)?){_FRAGMENT}")
 # The same below the base, with the steps up to it. No colon, which could end a scheme, and more than a query or fragment.
-_CLEAN_BELOW = re.compile(rf"((?:\.\.?/)++|(?=[^?#]))((?![./]){_PATH.replace(':', '')}*+(?:\?{_QUERY}*+)?+){_FRAGMENT}")
+_CLEAN_BELOW = re.compile(rf"((?:\.\.?/)+|(?=[^?#]))((?![./]){_PATH.replace(':', '')}*+(?:\?{_QUERY}*+)?){_FRAGMENT}")
 _EDGES = "".join(map(chr, range(0x21)))
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _CRAWLED = frozenset(["http", "https"])

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from forage.mirror.archive import open_guarded_archive as open_guarded_archive
     from forage.mirror.cache import CacheRoot as CacheRoot
     from forage.mirror.capture import RetryTerminal as RetryTerminal
+    from forage.mirror.deployed import SpotCheck as SpotCheck
+    from forage.mirror.deployed import spot_check as spot_check
     from forage.mirror.driver import Examination as Examination
     from forage.mirror.driver import ProbeDriver as ProbeDriver
     from forage.mirror.fixpoint import crawl as crawl
@@ -41,8 +43,6 @@ if TYPE_CHECKING:
     from forage.mirror.sidecar import Sidecar as Sidecar
     from forage.mirror.site import CspMode as CspMode
     from forage.mirror.site import Site as Site
-    from forage.mirror.spot_check import SpotCheck as SpotCheck
-    from forage.mirror.spot_check import spot_check as spot_check
     from forage.mirror.verifier import verify_root as verify_root
 
 __getattr__, __dir__, __all__ = lazy_face(
@@ -70,7 +70,7 @@ __getattr__, __dir__, __all__ = lazy_face(
         "Seams": "forage.mirror.seams",
         "Sidecar": "forage.mirror.sidecar",
         "Site": "forage.mirror.site",
-        "SpotCheck": "forage.mirror.spot_check",
+        "SpotCheck": "forage.mirror.deployed",
         "archive_egress": "forage.mirror.archive",
         "capture_key": "forage.mirror.keys",
         "compile_policy": "forage.mirror.policy",
@@ -80,7 +80,7 @@ __getattr__, __dir__, __all__ = lazy_face(
         "parse_policy": "forage.mirror.policy",
         "parse_wayback_path": "forage.mirror.keys",
         "parse_wayback_url": "forage.mirror.keys",
-        "spot_check": "forage.mirror.spot_check",
+        "spot_check": "forage.mirror.deployed",
         "verify_root": "forage.mirror.verifier",
     },
 )
