@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -106,3 +107,12 @@ def test_what_a_deployed_page_asks_of_others_fails_unless_it_is_sanctioned() -> 
     assert (refused.ok, refused.asked, len(refused.blocked)) == (False, ("https://stats.example/p.gif",), 1)
     assert (allowed.ok, allowed.blocked, allowed.sanctioned) == (True, (), ("https://stats.example/p.gif",))
     assert allowed.failed == ("http://127.0.0.1:8000/web/2012im_/http://x.org/a.png",)
+
+
+def test_no_name_of_the_package_is_hidden_by_a_module() -> None:
+    import forage.mirror
+    import forage.mirror.deployed
+
+    assert callable(forage.mirror.spot_check)
+    modules = {path.stem for path in Path(forage.mirror.__file__).parent.glob("*.py")}
+    assert not modules & set(forage.mirror.__all__)
