@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forage.crawler import links as module
-from forage.crawler.links import MAX_LINKS, Link, PageLinks, extract_links
+from forage.crawler.links import MAX_LINKS, HrefMemo, Link, PageLinks, extract_links
 from forage.crawler.urls import MAX_URL_LENGTH
 
 PAGE = "https://site.test/dir/page.html"
@@ -262,3 +262,42 @@ def test_any_bytes_in_any_encoding_have_links_or_none(data: bytes, charset: str)
 
 def test_pages_are_parsed_without_scripting() -> None:
     assert module.parse_html("<body><noscript><p>x</p></noscript>").css_first("noscript p") is not None
+
+
+HREFS = ["/a", "/a#b", "//site.test/a", "//other.test/a", "https://site.test/b", "http://site.test/b", "b", "../b", "/a?c", "", "#", "/./a"]
+PAGES = ["https://site.test/dir/page.html", "http://site.test/", "https://site.test:8443/a/b", "https://other.test/x", "ftp://site.test/"]
+ENDS = [b"", b"\xff", "é".encode(), "\ufffd".encode(), b"<meta charset=gbk>", b"<base href=/base/>"]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(PAGES),
+            st.lists(st.sampled_from(HREFS), max_size=6),
+            st.sampled_from([b"", b"\xef\xbb\xbf"]),
+            st.sampled_from(ENDS),
+            st.sampled_from(["text/html", "text/html; charset=utf-8", "text/html; charset=gbk", None]),
+        ),
+        max_size=6,
+    )
+)
+def test_what_is_shared_between_pages_changes_no_link(pages: list[tuple[str, list[str], bytes, bytes, str | None]]) -> None:
+    memo = HrefMemo()
+    for url, hrefs, mark, end, content_type in pages:
+        body = mark + b"<a href='/q?\xc3\xa9'>" + "".join(f"<a href='{href}'>" for href in hrefs).encode() + end
+        decoded = body.decode("utf-8", "replace").removeprefix("\ufeff")
+        alone = extract_links(body, page_url=url, content_type=content_type)
+        assert extract_links(body, page_url=url, content_type=content_type, decoded=decoded, memo=memo) == alone
+
+
+def test_the_memo_of_hrefs_is_bounded() -> None:
+    memo = HrefMemo()
+    for page in range(100):
+        for host in range(20):
+            origin = f"https://site{host}.test"
+            html = "".join(f"<a href='/{page}/{n}'>" for n in range(100)) + f"<a href='/{'x' * 1000}'>"
+            extract_links(html.encode(), page_url=f"{origin}/", content_type="text/html", memo=memo)
+    held = [memo.of(f"https://site{host}.test") for host in range(12, 20)]
+    assert all(0 < len(known) <= 4096 for known in held)
+    assert all(len(href) <= 256 for known in held for href in known)
+    assert not memo.of("https://site0.test")

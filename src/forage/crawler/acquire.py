@@ -1,26 +1,25 @@
 """One entry to one outcome: from the network through the fetcher, or from a store in replay.
 
-Owns what a result of `forage.fetch` means to a crawl. Both forms read links from the snapshot's own bytes and recorded headers, so
-that a replay finds the links that the live crawl found.
+Owns what a result of `forage.fetch` means to a crawl; rows and links of a snapshot are `reader`'s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-import attrs
 import trio
 
 from forage._codec import units
 from forage.crawler.discovery import FetchedDocument, Role, SitemapFinds, discover_sitemaps
 from forage.crawler.frontier import Entry, host_key
 from forage.crawler.lanes import Outcome
-from forage.crawler.links import Link, PageLinks, extract_links
-from forage.crawler.manifest import Page, PageFailure, PageSkip, SkipReason
+from forage.crawler.links import Link
+from forage.crawler.manifest import PageFailure, PageSkip, SkipReason
 from forage.crawler.missing import MissingPages
 from forage.crawler.policy import CrawlPolicy, Seed
+from forage.crawler.reader import PageReader, covered_keys
 from forage.crawler.urls import canonical_url, dedupe_key, origin_of
 from forage.egress import judge_url
 from forage.errors import EgressCode, FetchErrorKind, ForageError
@@ -30,7 +29,6 @@ from forage.snapshots import (
     Snapshot,
     SnapshotStore,
     body_bytes,
-    build_source_ref,
     encode_uri_component,
     replay_source,
 )
@@ -47,9 +45,6 @@ _SKIPS = {
 
 _CLOSING = frozenset({SkipReason.RETRY_AFTER_TOO_LONG, SkipReason.HOST_PAUSED})
 """Reasons that hold for all that is left of the host."""
-
-
-_INLINE_BYTES = 128 * 1024
 
 
 class Acquirer(Protocol):
@@ -73,64 +68,6 @@ def _id_prefix(seed_url: str) -> str:
     return f"{encode_uri_component(seed_url.partition('#')[0])}::"
 
 
-@attrs.frozen(kw_only=True)
-class _Reader:
-    """Rows and links of a snapshot; the part that live crawl and replay share."""
-
-    policy: CrawlPolicy
-    user_agent: str
-
-    async def page(
-        self,
-        entry: Entry,
-        snapshot: Snapshot,
-        *,
-        stored: bool,
-        warnings: Sequence[str],
-        left_for: Sequence[Link] = (),
-        soft_404: bool = False,
-    ) -> Outcome:
-        # Sitemaps alone decide what such a crawl visits: what its pages offer is not looked at.
-        found = PageLinks() if self.policy.discovery == "sitemap" else await self._links(snapshot, left_for)
-        body = snapshot.raw_bytes if snapshot.raw_bytes is not None else snapshot.body
-        page = Page(
-            number=entry.number,
-            url=snapshot.url,
-            requested_url=entry.url,
-            status=snapshot.status,
-            depth=entry.depth,
-            source_id=snapshot.source_id,
-            source_ref=build_source_ref(snapshot),
-            body_hash=snapshot.body_hash,
-            body_bytes=len(body) if isinstance(body, bytes) else len(body_bytes(snapshot)),
-            fetched_at=snapshot.fetched_at,
-            rendered=bool(snapshot.rendered),
-            not_modified=snapshot.not_modified,
-            stored=stored,
-            soft_404=soft_404,
-            redirects=snapshot.redirects or (),
-            warnings=(*warnings, *found.warnings),
-            snapshot=snapshot if self.policy.keep_bodies else None,
-        )
-        covered = () if page.url == entry.url and not page.redirects else _covered(entry, (*page.redirects, page.url))
-        return Outcome(page=page, links=found.links, covered=covered)
-
-    async def _links(self, snapshot: Snapshot, left_for: Sequence[Link]) -> PageLinks:
-        headers = snapshot.headers or {}
-        body = snapshot.body if snapshot.rendered else body_bytes(snapshot)
-        read = partial(
-            extract_links,
-            body,
-            page_url=snapshot.url,
-            content_type=headers.get("content-type"),
-            headers=tuple(headers.items()),
-            user_agent=self.user_agent,
-        )
-        # A large page can be made to take seconds; the answers of other hosts must not wait for it.
-        found = read() if len(body) <= _INLINE_BYTES else await trio.to_thread.run_sync(read, abandon_on_cancel=False)
-        return attrs.evolve(found, links=(*found.links, *left_for)) if left_for else found
-
-
 class LiveAcquirer:
     """Fetches through the guard, stores what came, and reads its links. ``on_host`` is told of a host before each request to it."""
 
@@ -152,7 +89,7 @@ class LiveAcquirer:
         self._fetcher = fetcher
         self._store = store
         user_agent = seed.user_agent or policy.user_agent
-        self._reader = _Reader(policy=policy, user_agent=user_agent or DEFAULT_USER_AGENT)
+        self._reader = PageReader(policy=policy, user_agent=user_agent or DEFAULT_USER_AGENT)
         self._missing = MissingPages(fetcher, user_agent) if policy.soft_404_probe else None
         self._seed_origin = origin_of(seed_url)
         self._id_prefix = _id_prefix(self._name)
@@ -221,7 +158,7 @@ class ReplayAcquirer:
         self._seed_url = seed_url
         self._name = seed.id or seed_url
         self._store = store
-        self._reader = _Reader(policy=policy, user_agent=seed.user_agent or policy.user_agent or DEFAULT_USER_AGENT)
+        self._reader = PageReader(policy=policy, user_agent=seed.user_agent or policy.user_agent or DEFAULT_USER_AGENT)
 
     async def acquire(self, entry: Entry) -> Outcome:
         """The newest snapshot of the entry's page; ``no-snapshot`` where the store has none."""
@@ -253,13 +190,6 @@ def _left_for(result: FetchResult) -> tuple[Link, ...]:
     """Where a rendered page tried to go by itself, as links: scope, robots and budgets decide about them as about any other."""
     urls = [url for text in result.left_for if (url := canonical_url(text)) is not None]
     return tuple(Link(kind="navigation", url=url) for url in urls)
-
-
-def _covered(entry: Entry, chain: Iterable[str]) -> tuple[str, ...]:
-    """Keys of the URLs that a chain of redirects went through: all of them count as seen, and none is another page."""
-    urls = (canonical_url(url) for url in chain)
-    keys = dict.fromkeys(dedupe_key(url) for url in urls if url is not None)
-    return tuple(key for key in keys if key != entry.key)
 
 
 def _failed(entry: Entry, kind: FetchErrorKind, message: str) -> Outcome:
@@ -298,7 +228,7 @@ def _refused(entry: Entry, result: FetchResult) -> Outcome:
         redirects=result.redirects,
         warnings=result.warnings,
     )
-    return Outcome(failure=failure, found_skips=found, covered=_covered(entry, result.redirects))
+    return Outcome(failure=failure, found_skips=found, covered=covered_keys(entry, result.redirects))
 
 
 def _notes(entry: Entry, result: FetchResult) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from ada_url import join_url
 from forage.crawler.urls import MAX_URL_LENGTH, canonical_url, origin_of
 from forage.snapshots import decode_text_body
 
-__all__ = ["HrefResolver", "encode_query", "resolve_base"]
+__all__ = ["HrefMemo", "HrefResolver", "encode_query", "resolve_base"]
 
 _PATH = r"[A-Za-z0-9_.~!$&'()*+,;=:@/-]"
 _QUERY = r"[A-Za-z0-9_.~!$&()*+,;=:@/?%-]"
@@ -26,6 +26,7 @@ _FRAGMENT = r"(?:#[\x21-\x7e]*+)?"
 _CLEAN = re.compile(rf"(?:(https?:)?(//[A-Za-z0-9.:\[\]-]{{1,255}}+))?(/(?!/){_PATH}*+(?:\?{_QUERY}*+)?){_FRAGMENT}")
 # The same below the base, with the steps up to it. No colon, which could end a scheme, and more than a query or fragment.
 _CLEAN_BELOW = re.compile(rf"((?:\.\.?/)+|(?=[^?#]))((?![./]){_PATH.replace(':', '')}*+(?:\?{_QUERY}*+)?){_FRAGMENT}")
+_MEMO_ORIGINS, _MEMO_HREFS, _MEMO_LENGTH = 8, 4096, 256
 _EDGES = "".join(map(chr, range(0x21)))
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _CRAWLED = frozenset(["http", "https"])
@@ -38,23 +39,47 @@ def _is_origin(text: str) -> bool:
     return canonical_url(f"{text}/") == f"{text}/"
 
 
+class HrefMemo:
+    """What clean hrefs came to on earlier pages of an origin, for those that depend on nothing else of a page: most links of a site are
+    on many of its pages. Bounded in origins, hrefs and their length. For one thread.
+    """
+
+    def __init__(self) -> None:
+        self._origins: dict[str, dict[str, str]] = {}
+
+    def of(self, origin: str) -> dict[str, str]:
+        """The URLs by href, to be added to."""
+        known = self._origins.get(origin)
+        if known is None:
+            if len(self._origins) >= _MEMO_ORIGINS:
+                del self._origins[next(iter(self._origins))]
+            known = self._origins[origin] = {}
+        elif len(known) >= _MEMO_HREFS:
+            known.clear()
+        return known
+
+
 class HrefResolver:
     """Resolves the hrefs of one document. ``too_long`` turns true once a URL above `MAX_URL_LENGTH` was dropped.
 
     ``here`` is the fetch URL of the base itself, None where that is no crawlable one.
     """
 
-    def __init__(self, base: str, encoding: str = "utf-8") -> None:
+    def __init__(self, base: str, encoding: str = "utf-8", memo: HrefMemo | None = None) -> None:
         self._base = base
         self._encoding = encoding
         self.here = _clean_url(base) or canonical_url(base)
         self._origin = "" if self.here is None else origin_of(self.here)
         self._scheme = self._origin.partition("/")[0]
+        self._known = {} if memo is None or not self._origin else memo.of(self._origin)
         self._folders: list[str] = []  # the base's, its parent, and so on
         self.too_long = False
 
     def resolve(self, href: str) -> str | None:
         """The fetch URL, or None for what is not crawlable or too long. Linear in the href."""
+        url = self._known.get(href)
+        if url is not None:
+            return url
         url = self._join(href) if self._origin else None
         if url is None:
             scheme = _SCHEME.match(href)
@@ -73,10 +98,13 @@ class HrefResolver:
             scheme, authority, path = match.groups()
             if "/." in path:
                 return None
-            if authority is None:
-                return self._origin + path
-            origin = (scheme or self._scheme) + authority
-            return origin + path if origin == self._origin or _is_origin(origin) else None
+            origin = self._origin if authority is None else (scheme or self._scheme) + authority
+            if origin != self._origin and not _is_origin(origin):
+                return None
+            url = origin + path
+            if len(href) <= _MEMO_LENGTH and len(self._known) < _MEMO_HREFS:
+                self._known[href] = url
+            return url
         if not href or href[0] == "#":
             return self.here
         match = _CLEAN_BELOW.fullmatch(href)

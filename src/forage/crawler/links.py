@@ -15,19 +15,20 @@ from typing import NamedTuple
 import attrs
 from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode
 
-from forage.crawler.hrefs import HrefResolver, resolve_base
+from forage.crawler.hrefs import HrefMemo, HrefResolver, resolve_base
 from forage.crawler.outline import MAX_WHOLE, outline
 from forage.crawler.relations import header_links, link_kind, parse_refresh, says_nofollow, says_nofollow_header
 from forage.crawler.sniff import Kind, Markup, read_markup
 from forage.crawler.xhtml import NotWellFormedError, read_elements
 from forage.fetch import product_token
 
-__all__ = ["MAX_LINKS", "MAX_LINK_CHARACTERS", "Link", "PageLinks", "extract_links", "parse_html"]
+__all__ = ["MAX_LINKS", "MAX_LINK_CHARACTERS", "HrefMemo", "Link", "PageLinks", "extract_links", "parse_html"]
 
 MAX_LINKS = 50_000
+"""Links of one page; the rest is dropped with the warning ``too-many-links``."""
+
 MAX_LINK_CHARACTERS = 4 * 1024 * 1024
 """Characters of all links of a page together: a long base and short hrefs must not turn a small page into gigabytes."""
-"""Links of one page; the rest is dropped with the warning ``too-many-links``."""
 
 _MAX_ELEMENTS = 4 * MAX_LINKS  # among them duplicates and what is no link
 _TAGS = frozenset(["a", "area", "base", "frame", "iframe", "link", "meta"])
@@ -65,15 +66,18 @@ def extract_links(
     content_type: str | None,
     headers: Sequence[tuple[str, str]] = (),
     user_agent: str | None = None,
+    decoded: str | None = None,
+    memo: HrefMemo | None = None,
 ) -> PageLinks:
     """The links of a page. Never raises; trouble is a warning and the links that were readable.
 
     ``page_url`` is the URL that answered; ``headers`` those of the answer (Link, Refresh and X-Robots-Tag are read); ``user_agent`` names
-    the robot whose directives count beside those for all. A ``str`` body is taken as decoded.
+    the robot whose directives count beside those for all. A ``str`` body is taken as decoded. ``decoded`` is what UTF-8 makes of
+    ``bytes``, errors replaced, where the caller has it; ``memo`` is shared by pages that are read one after another.
     """
-    collector = _Collector(page_url, user_agent)
+    collector = _Collector(page_url, user_agent, memo)
     collector.read_headers(headers)
-    markup = read_markup(body, content_type)
+    markup = read_markup(body, content_type, decoded)
     if isinstance(markup, Markup):
         warnings = list(markup.warnings)
         collector.read_elements(_elements(markup, warnings), markup.encoding)
@@ -168,12 +172,17 @@ def _product_token(user_agent: str) -> str:
     return product_token(user_agent)
 
 
+def _says_no(rel: str | None) -> bool:
+    return rel is not None and "nofollow" in rel.lower().split()
+
+
 class _Collector:
     """Gathers links under one key each, and what the page says about all of them."""
 
-    def __init__(self, page_url: str, user_agent: str | None) -> None:
+    def __init__(self, page_url: str, user_agent: str | None, memo: HrefMemo | None) -> None:
         self._page_url = page_url
-        self._resolver = HrefResolver(page_url)
+        self._memo = memo
+        self._resolver = HrefResolver(page_url, memo=memo)
         self._self = self._resolver.here
         self._agent = None if user_agent is None else _product_token(user_agent)
         self._nofollow = False
@@ -202,7 +211,7 @@ class _Collector:
             anchor = parameters.get("anchor")
             # RFC 8288 section 3.2: with an anchor elsewhere, the link is not one of this page.
             if kind is not None and (anchor is None or self._resolver.resolve(anchor) == self._self):
-                self._add(kind, href, nofollow="nofollow" in parameters.get("rel", "").lower().split())
+                self._add(kind, href, nofollow=_says_no(parameters.get("rel")))
 
     def read_elements(self, elements: Iterable[Element], encoding: str) -> None:
         elements = list(elements)
@@ -212,11 +221,11 @@ class _Collector:
             if tag in ("a", "area"):
                 href = attributes.get("href")
                 if href is not None or "href" in attributes:
-                    self._anchor(tag, href or "", attributes.get("rel"))
+                    self._add(tag, href or "", nofollow="rel" in attributes and _says_no(attributes["rel"]))
             elif tag == "svg:a":
                 name = "href" if "href" in attributes else "xlink:href"
                 if name in attributes:
-                    self._anchor("a", attributes[name] or "", attributes.get("rel"))
+                    self._add("a", attributes[name] or "", nofollow=_says_no(attributes.get("rel")))
             elif tag == "link":
                 self._link(attributes)
             elif tag == "meta":
@@ -230,16 +239,13 @@ class _Collector:
             return
         url = None if base is None else resolve_base(base, self._page_url, encoding)
         self._too_long |= self._resolver.too_long
-        self._resolver = HrefResolver(url or self._page_url, encoding)
+        self._resolver = HrefResolver(url or self._page_url, encoding, self._memo)
         self._hrefs.clear()
-
-    def _anchor(self, kind: str, href: str, rel: str | None) -> None:
-        self._add(kind, href, nofollow=rel is not None and "nofollow" in rel.lower().split())
 
     def _link(self, attributes: Mapping[str, str | None]) -> None:
         href, rel = attributes.get("href"), attributes.get("rel")
         if href and rel and (kind := link_kind(rel, attributes.get("type"))) is not None:
-            self._add(kind, href, nofollow="nofollow" in rel.lower().split())
+            self._add(kind, href, nofollow=_says_no(rel))
 
     def _meta(self, attributes: Mapping[str, str | None]) -> None:
         content = attributes.get("content")

@@ -98,10 +98,11 @@ def _declared_kind(media: str | None) -> Kind | None:
     return Kind.XML if media in ("text/xml", "application/xml") or media.endswith("+xml") else None
 
 
-def read_markup(body: bytes | str, content_type: str | None) -> Markup | tuple[str, ...]:
+def read_markup(body: bytes | str, content_type: str | None, decoded: str | None = None) -> Markup | tuple[str, ...]:
     """The markup in a body, or only the warnings when it is none. Reads at most `MAX_MARKUP_BYTES`; never raises.
 
-    A ``str`` body is taken as decoded (UTF-8 for queries), a rendered page for one.
+    A ``str`` body is taken as decoded (UTF-8 for queries), a rendered page for one. ``decoded`` is what UTF-8 makes of ``bytes``,
+    errors replaced, where the caller has it.
     """
     # A site has few types, which are short; others must not fill the memory.
     declared = (_read_known_type if content_type is None or len(content_type) <= _LONGEST_TYPE else _read_type)(content_type)
@@ -110,7 +111,7 @@ def read_markup(body: bytes | str, content_type: str | None) -> Markup | tuple[s
         return ()
     warnings: list[str] = []
     if len(body) > MAX_MARKUP_BYTES:
-        body = body[:MAX_MARKUP_BYTES]
+        body, decoded = body[:MAX_MARKUP_BYTES], None
         warnings.append("html-truncated")
     head = body[:64] if isinstance(body, bytes) else body[:64].encode("latin-1", "replace")
     if _BINARY.match(head) is not None:
@@ -118,7 +119,7 @@ def read_markup(body: bytes | str, content_type: str | None) -> Markup | tuple[s
     if isinstance(body, str):
         text, encoding, utf8 = body.removeprefix("\ufeff"), "utf-8", None
     else:
-        text, encoding, utf8 = _decode(body, declared.encoding, truncated=bool(warnings))
+        text, encoding, utf8 = _decode(body, declared.encoding, decoded, truncated=bool(warnings))
     if not declared.labelled:
         start = text[:PRESCAN_BYTES].lstrip(_SPACE)
         if _MARKUP_START.match(start) is None:
@@ -131,12 +132,14 @@ def read_markup(body: bytes | str, content_type: str | None) -> Markup | tuple[s
 _Decoded = tuple[str, str, "bytes | None"]
 
 
-def _decode(body: bytes, declared: str | None, *, truncated: bool) -> _Decoded:
+def _decode(body: bytes, declared: str | None, decoded: str | None, *, truncated: bool) -> _Decoded:
     """Text and the name of its encoding, by the first evidence there is; and the bytes, where they are the text's UTF-8."""
     for mark, encoding in _BOMS:
         if body.startswith(mark):
             return _decode_as(body, encoding)
     name = declared or _declared(body[:PRESCAN_BYTES])
+    if decoded is not None and name in (None, "utf-8") and "\ufffd" not in decoded:  # nothing was replaced
+        return decoded, "utf-8", body
     if name is not None:
         return _decode_as(body, name)
     try:
