@@ -15,6 +15,7 @@ from forage.crawler import CrawlPolicy, crawl, crawl_stream
 from forage.egress import EgressPolicy
 from forage.snapshots import FilesystemSnapshotStore, resolve_source_ref
 from tests.crawler.stress import assert_clean, cancel_at_random
+from tests.support.folders import quick_folder
 from tests.support.generated_site import open_generated_site
 from tests.support.raw_server import RawServer, open_raw_server, page
 from tests.support.stepping import cancel_at_every_step
@@ -53,9 +54,10 @@ async def test_crawl_cancelled_at_every_step_leaves_no_descriptor_task_thread_te
 
 
 @pytest.mark.slow
-async def test_large_crawl_cancelled_at_random_moments_leaves_nothing_and_goes_on(tmp_path: Path) -> None:
-    async with open_generated_site(200, seed=2) as site:
-        await cancel_at_random(site, tmp_path, count=20, rng=random.Random(0))
+async def test_large_crawl_cancelled_at_random_moments_leaves_nothing_and_goes_on() -> None:
+    async with open_generated_site(300, seed=2) as site:
+        with quick_folder() as folder:
+            await cancel_at_random(site, folder, count=20, rng=random.Random(0))
 
 
 async def test_what_a_cancelled_crawl_acknowledged_resolves(tmp_path: Path) -> None:

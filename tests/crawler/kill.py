@@ -3,8 +3,6 @@
 Each time a process crawls a generated site into a store on disk with a state file, is killed with SIGKILL, and the same crawl goes on in
 this process. Then the manifest must be that of an undisturbed crawl (times aside), every reference must resolve, every record of the store
 must be sound, and no page may have been asked for twice but those that were under way when the process died.
-
-Files lie in memory where there is a place for that: SIGKILL takes nothing of what a process has written, wherever it was written to.
 """
 
 from __future__ import annotations
@@ -20,8 +18,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +30,7 @@ import trio
 from forage.crawler import CrawlManifest, CrawlPolicy, crawl
 from forage.snapshots import FilesystemSnapshotStore, resolve_source_ref
 from forage.snapshots.verify import Verdict, source_directories, verify_source
+from tests.support.folders import quick_folder
 from tests.support.generated_site import GeneratedSite, open_generated_site
 from tests.support.server_log import Seen
 from tests.support.timeless import without_times
@@ -39,7 +38,6 @@ from tests.support.timeless import without_times
 __all__ = ["Death", "Kept", "crawl_killed_after", "kill_many"]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-MEMORY = Path("/dev/shm")
 CONCURRENCY = 8
 UNDER_WAY = 3.0  # seconds from a request to its row in the state file, on a busy machine
 POLICY: Mapping[str, Any] = {"delay": 0.0, "max_pages": 100_000, "max_depth": 1_000, "same_host": False, "concurrency": CONCURRENCY}
@@ -130,23 +128,18 @@ async def kill_many(count: int, *, seed: int, pages: int, progress: bool = False
     figures = _Figures()
     async with open_generated_site(pages, seed=seed) as site:
         policy = site.policy(concurrency=CONCURRENCY, keep_bodies=False)
-        with _folder() as kept:
+        with quick_folder() as folder:
+            kept = Kept(folder=folder)
             span = (await crawl_killed_after(site, kept, 600.0)).seconds
             usual = _asked(site)  # the target of a redirect is asked for once for each way to it
             whole = CrawlManifest.from_json((kept.folder / "manifest.json").read_bytes())
             await kept.check_store(whole)
         for number in range(1, count + 1):
-            with _folder() as kept:
-                await _one(site, kept, policy, rng.uniform(0.0, span), number, without_times(whole), usual, figures)
+            with quick_folder() as folder:
+                await _one(site, Kept(folder=folder), policy, rng.uniform(0.0, span), number, without_times(whole), usual, figures)
             if progress:
                 print(f"\r{number}/{count}", end="", file=sys.stderr, flush=True)
     return figures.line()
-
-
-@contextmanager
-def _folder() -> Iterator[Kept]:
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
-        yield Kept(folder=Path(folder))
 
 
 def _asked(site: GeneratedSite) -> Counter[str]:

@@ -12,7 +12,6 @@ import argparse
 import random
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -26,6 +25,7 @@ from forage.crawler import CrawlManifest, crawl, crawl_many
 from forage.snapshots import FilesystemSnapshotStore
 from tests.support.accounting import assert_accounted
 from tests.support.dialer import RecordingDialer
+from tests.support.folders import quick_folder
 from tests.support.generated_site import GeneratedSite, open_generated_site
 from tests.support.server_log import assert_at_most, assert_not_paused, assert_spaced
 from tests.support.stepping import open_descriptors, settle
@@ -160,8 +160,8 @@ async def _stress(pages: int, seed: int, runs: int, concurrencies: Sequence[int]
         )
     began = time.monotonic()
     async with open_generated_site(500, seed=seed) as site:
-        with tempfile.TemporaryDirectory() as folder:
-            await cancel_at_random(site, Path(folder), count=cancellations, rng=random.Random(seed))
+        with quick_folder() as folder:
+            await cancel_at_random(site, folder, count=cancellations, rng=random.Random(seed))
         print(f"cancelled at {cancellations} random moments of {site.size} pages: nothing stays; {time.monotonic() - began:.0f} s")
 
 

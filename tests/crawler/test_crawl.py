@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -14,7 +15,7 @@ import trio
 import forage
 from forage.crawler import CrawlPolicy, Page, Seed, SkipReason
 from forage.crawler.events import CrawlDone, HostPaused, PageCaptured
-from forage.egress import EgressPolicy
+from forage.egress import DnsAnswers, EgressPolicy
 from forage.errors import InvalidPolicyError
 from forage.fetch import RenderedPage
 from forage.snapshots import FilesystemSnapshotStore, MemorySnapshotStore, body_bytes
@@ -171,6 +172,37 @@ async def test_a_host_that_asks_for_a_pause_is_an_event() -> None:
     assert 0.5 < pause.seconds <= 1.0
     assert manifest is not None
     assert len(manifest.pages) == 2
+
+
+class _BrokenDownError(BaseException):
+    """What no crawl foresees, like an interrupt that lands in one of its tasks."""
+
+
+class _BreakingResolver:
+    async def resolve(self, host: str) -> DnsAnswers:
+        await trio.lowlevel.checkpoint()
+        raise _BrokenDownError
+
+
+async def _drain(door: Callable[..., Any], start: object, ended: list[bool]) -> None:
+    async with door(start, CrawlPolicy(delay=0.0), resolver=_BreakingResolver()) as told:
+        async for _ in told:
+            pass
+        ended.append(True)
+
+
+@pytest.mark.parametrize(("door", "start"), [(forage.crawl_stream, "http://a.test/"), (forage.crawl_many, ["http://a.test/"])])
+async def test_a_crawl_that_breaks_down_never_looks_to_its_consumer_like_one_that_has_ended(
+    door: Callable[..., Any], start: object
+) -> None:
+    ended: list[bool] = []
+    with trio.fail_after(20), pytest.raises((_BrokenDownError, BaseExceptionGroup)) as caught:
+        await _drain(door, start, ended)
+    assert not ended
+    told: BaseException = caught.value
+    while isinstance(told, BaseExceptionGroup):
+        (told,) = told.exceptions
+    assert isinstance(told, _BrokenDownError)
 
 
 async def test_stopping_a_stream_gives_a_whole_manifest() -> None:

@@ -79,7 +79,9 @@ def _run(args: argparse.Namespace) -> int:
     import trio  # not above: an interrupt while it loads must be told like any other
 
     run = import_module(f"forage.cli.{args.command}").run
-    return int(trio.run(functools.partial(run, args, sys.stdout, sys.stderr)))
+    # An interrupt waits for the next checkpoint of the command's own task: in the middle of anything else it could break what nothing
+    # expects to be broken, and what is said about that would hide that it was the user.
+    return int(trio.run(functools.partial(run, args, sys.stdout, sys.stderr), restrict_keyboard_interrupt_to_checkpoints=True))
 
 
 _FORESEEN = (ForageError, KeyboardInterrupt, OSError)

@@ -96,18 +96,18 @@ async def _crawl_all(tools: CrawlTools, seeds: list[Seed], send: trio.MemorySend
     active = trio.Semaphore(max(_LEAST_ACTIVE, 4 * tools.policy.concurrency))
 
     async def one(seed: Seed, send: trio.MemorySendChannel[CrawlManifest]) -> None:
-        with send:  # not async with: its checkpoint could let a cancellation take the place of what was raised
-            try:
-                manifest = await run_crawl(tools, seed, _ignore, started=crawls._started)  # noqa: SLF001 - one module
-            finally:
-                active.release()
-            await send.send(manifest)
+        try:
+            manifest = await run_crawl(tools, seed, _ignore, started=crawls._started)  # noqa: SLF001 - one module
+        finally:
+            active.release()
+        await send.send(manifest)
+        send.close()  # only here: crawls of which one broke down must not look like all have ended
 
-    with send:
-        async with trio.open_nursery() as nursery:
-            for seed in seeds:
-                await active.acquire()
-                nursery.start_soon(one, seed, send.clone())
+    async with trio.open_nursery() as nursery:
+        for seed in seeds:
+            await active.acquire()
+            nursery.start_soon(one, seed, send.clone())
+    send.close()
 
 
 async def _ignore(event: CrawlEvent) -> None:

@@ -132,10 +132,10 @@ async def crawl_stream(
     stream = CrawlStream(receive)
 
     async def produce() -> None:
-        with send:  # not async with: its checkpoint could let a cancellation take the place of what was raised
-            started = partial(stream._started, tools=tools)  # noqa: SLF001 - one module
-            manifest = await run_crawl(tools, start, send.send, started=started)
-            await send.send(CrawlDone(manifest=manifest))
+        started = partial(stream._started, tools=tools)  # noqa: SLF001 - one module
+        manifest = await run_crawl(tools, start, send.send, started=started)
+        await send.send(CrawlDone(manifest=manifest))
+        send.close()  # only here: a crawl that broke down must not look like one that has ended
 
     async with open_tools(policy, seams, state=state, user_agent=start.user_agent) as tools, receive, unwrapped_nursery() as nursery:
         nursery.start_soon(produce)
