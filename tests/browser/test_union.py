@@ -127,6 +127,17 @@ def test_named_requests_are_added_once_and_explain_tunnels() -> None:
     ]
 
 
+def test_a_request_that_the_interception_failed_is_what_the_guard_would_have_made_of_it() -> None:
+    named = [NamedRequest(method="GET", url="https://a.test/x", resource_type="Image", outcome=RequestOutcome.ABORTED)]
+    (entry,) = unite([hop("https://a.test/x", blocked="inspector", failure="net::ERR_BLOCKED_BY_CLIENT.Inspector")], [], named)
+    assert (entry.outcome, entry.left) == (RequestOutcome.ABORTED, False)
+
+
+def test_a_request_that_is_named_twice_is_one_entry() -> None:
+    icon = NamedRequest(method="GET", url="http://a.test/i.png", resource_type="Image", outcome=RequestOutcome.NAMED)
+    assert len(unite([], [], [icon, icon])) == 1
+
+
 def test_the_navigation_itself_is_marked_on_its_first_hop_only() -> None:
     first, second = hop("http://a.test/", number="N"), hop("http://a.test/2", number="N")
     second.index = 1

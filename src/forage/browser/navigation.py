@@ -28,7 +28,8 @@ class _RedirectHead:
 
 
 class Navigation:
-    """The document of a page. ``request_id`` is its request, ``shown`` its loader once it has been committed, ``error`` why it has not.
+    """The document of a page. ``request_id`` is its request, ``shown`` its loader once it has been committed, ``error`` why it has not,
+    ``cut`` that it broke off later.
 
     ``code`` is the guard's, for a redirect that it refused. ``left_for`` are the places where the page tried to go.
     """
@@ -39,6 +40,7 @@ class Navigation:
         self._over = False
         self.request_id: str | None = None
         self.shown: str | None = None
+        self.cut = False
         self.error: str | None = None
         self.code: str | None = None
         self.left_for: list[str] = []
@@ -57,6 +59,7 @@ class Navigation:
 
     def fail(self, error: str) -> None:
         """The document cannot be had. Words of ours say more than the browser's."""
+        self.cut = self.shown is not None
         if self.shown is None and (self.error is None or self.error.startswith("net::")):
             self.error = error or "net::ERR_FAILED"
 
@@ -70,6 +73,11 @@ class Navigation:
             # Without a request, so that it could not be refused: about:blank, or what the page made itself.
             self._note(url)
             self.shown = loader
+
+    def ask(self, url: str) -> None:
+        """The page that is shown wants to go there."""
+        if self.shown is not None and not self._over:
+            self._note(url)
 
     def judge(self, request_id: str, url: str) -> Literal["navigation", "redirect"] | None:
         """What a request for a document of the root frame is refused as, None when it may be made."""

@@ -24,7 +24,6 @@ from forage.browser.request_log import PageOutcome, RequestOutcome
 from forage.browser.sessions import set_up_commands
 from forage.browser.union import NamedRequest
 from forage.browser.wording import text_of
-from forage.browser.world import TOO_LARGE, WORLD
 from forage.errors import EgressDeniedError
 
 if TYPE_CHECKING:
@@ -38,8 +37,8 @@ __all__ = ["Page"]
 
 _log = logging.getLogger("forage.browser")
 
+_BUSY_SECONDS: Final = 0.5
 _MOST_DIALOGS: Final = 20
-_MOST_CONSOLE_LINES: Final = 1_000
 _MOST_WINDOWS: Final = 10
 _MOST_SESSIONS: Final = 500
 _KINDS: Final = {"iframe": "frame"}
@@ -57,7 +56,6 @@ class Page:
         self.outcome: PageOutcome | None = None
         self.error: str | None = None
         self.root: str | None = None
-        self.world: int | None = None
         self.requests = RequestObserver(most=options.max_requests)
         self.notes = PageNotes()
         self.navigation = Navigation(options.egress.policy)
@@ -71,19 +69,17 @@ class Page:
         self._idle = IdleRule(quiet=options.quiet)
         self._changed = trio.Event()
         self._silenced = False
-        self._console_lines = 0
+        self._left_early = False
         self._reactions: dict[str, Callable[[JsonObject, str], None]] = {
             "Target.attachedToTarget": self._attached_below,
             "Target.detachedFromTarget": self._detached,
             "Page.javascriptDialogOpening": self._dialog,
             "Page.frameNavigated": self._frame_navigated,
+            "Page.frameRequestedNavigation": self._frame_asked,
+            "Page.frameStoppedLoading": self._frame_stopped,
             "Inspector.targetCrashed": self._crashed,
             "Forage.oversized": self._oversized,
             "Fetch.requestPaused": self._paused,
-            "Runtime.executionContextCreated": self._world_made,
-            "Runtime.bindingCalled": self._bound,
-            "Runtime.consoleAPICalled": self._console,
-            "Runtime.exceptionThrown": self._console,
         }
 
     # the end
@@ -144,6 +140,12 @@ class Page:
     async def call(self, method: str, params: JsonObject | None = None, *, seconds: float) -> JsonObject:
         """A command on the root session. Raises BrowserError."""
         return await self._connection.call(method, params, self.root, seconds=seconds)
+
+    async def is_browser_busy(self) -> bool:
+        """Whether the browser itself takes long to answer, whatever the page does. Raises BrowserError."""
+        asked = trio.current_time()
+        await self._connection.call("Browser.getVersion")
+        return trio.current_time() - asked > _BUSY_SECONDS
 
     def owns_frame(self, frame: str) -> bool:
         """Whether a frame, worker or window of this number is this page's."""
@@ -208,28 +210,25 @@ class Page:
     def _oversized(self, params: JsonObject, session: str) -> None:
         self.end(PageOutcome.TOO_LARGE, f"it made the browser write a message of {params.get('size')} bytes")
 
-    def _world_made(self, params: JsonObject, session: str) -> None:
-        context: Any = params.get("context")
-        data = context.get("auxData") if isinstance(context, dict) and context.get("name") == WORLD else None
-        if isinstance(data, dict) and data.get("frameId") == self.notes.root and isinstance(context.get("id"), int):
-            self.world = context["id"]
-
-    def _bound(self, params: JsonObject, session: str) -> None:
-        if params.get("name") == TOO_LARGE:
-            self.end(PageOutcome.TOO_LARGE, f"the document has more than {self._options.max_dom_bytes} bytes")
-
-    def _console(self, params: JsonObject, session: str) -> None:
-        self._console_lines += 1
-        if self._console_lines == _MOST_CONSOLE_LINES:
-            self.warnings.append(f"console: more than {_MOST_CONSOLE_LINES} lines; the rest was not listened to")
-            self._connection.post("Runtime.disable", None, session)
-
     def _frame_navigated(self, params: JsonObject, session: str) -> None:
         if self.notes.bad_scheme is not None:
             self.end(PageOutcome.SCHEME, f"a frame shows {self.notes.bad_scheme}:")
         frame: Any = params.get("frame")
         if isinstance(frame, dict) and frame.get("id") == self.notes.root:
             self.navigation.commit(text_of(frame, "loaderId"), text_of(frame, "url"))
+
+    def _frame_stopped(self, params: JsonObject, session: str) -> None:
+        """The browser gives up what is left of a document that tries to leave while it is being read; there is no load event then."""
+        navigation = self.navigation
+        gave_up = navigation.shown is not None and navigation.left_for and navigation.shown not in self.notes.loaded
+        if gave_up and params.get("frameId") == self.notes.root and not self._left_early:
+            self._left_early = True
+            self.warnings.append("left-early: it tried to leave before it was loaded; the browser did not read the rest of it")
+
+    def _frame_asked(self, params: JsonObject, session: str) -> None:
+        """An attempt to leave. It may be given up for the next one before it becomes a request."""
+        if params.get("frameId") == self.notes.root and params.get("disposition") == "currentTab":
+            self.navigation.ask(text_of(params, "url"))
 
     def _paused(self, params: JsonObject, session: str) -> None:
         """A request for a document, before it is made. It waits until it is answered, so it is answered here."""
@@ -282,7 +281,8 @@ class Page:
     def _update_idle(self) -> None:
         rule, navigation = self._idle, self.navigation
         before = rule.due() is not None, navigation.error is not None
-        rule.loaded = navigation.shown is not None and navigation.shown in self.notes.loaded
+        over = navigation.shown in self.notes.loaded or navigation.cut or self._silenced or self._left_early
+        rule.loaded = navigation.shown is not None and over
         rule.in_flight = self.requests.in_flight
         if before != (rule.due() is not None, navigation.error is not None):
             self._changed.set()

@@ -57,7 +57,8 @@ class PageOptions:
 
     ``answer_seconds``: how long a page at rest may take for one answer before its scripts are ended, and again before it counts as hung.
 
-    ``read_html``, ``read_text``, ``screenshot`` (``full`` for the whole page) say what is read; ``max_dom_bytes`` of a document.
+    ``read_html``, ``read_text``, ``read_console`` (errors only), ``screenshot`` (``full`` for the whole page) say what is read;
+    ``max_dom_bytes`` of a document.
     ``find_icons``: tell the icons that the document names, where the program does not fetch any. ``max_requests`` are kept; a page that
     makes more is ended. Raises InvalidPolicyError.
     """
@@ -77,6 +78,7 @@ class PageOptions:
     name_https: bool = False
     read_html: bool = True
     read_text: bool = False
+    read_console: bool = True
     find_icons: bool = False
     screenshot: Literal["no", "viewport", "full"] = attrs.field(default="no", validator=is_one_of("no", "viewport", "full"))
     max_dom_bytes: int = attrs.field(default=_DEFAULT_DOM, validator=_whole(1, LARGEST_DOM))

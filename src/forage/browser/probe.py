@@ -79,6 +79,7 @@ class ProbeOptions:
             teardown=True,
             name_https=True,
             read_html=False,
+            read_console=False,
             find_icons=not program_fetches_icons,
             max_requests=self.max_requests,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from contextlib import suppress
 from typing import Any, Final, Literal
 
 from ada_url import URL
@@ -17,12 +18,13 @@ from forage.browser.cdp import JsonObject
 from forage.browser.errors import CommandRefusedError, NoAnswerError
 from forage.browser.page import Page
 from forage.browser.wording import text_of
-from forage.browser.world import WORLD
+from forage.browser.world import WORLD, measure
 from forage.errors import BrowserError
 
 __all__ = ["PageReader", "TooLargeError"]
 
 _LARGE: Final = 8  # times as long for what may be large
+_PATIENCE: Final = 3
 _TALLEST: Final = 16_384
 _ICONS: Final = "link[rel~=icon]"
 _MOST_ICONS: Final = 50
@@ -39,26 +41,31 @@ class PageReader:
         self._page = page
         self._seconds = seconds
         self.stopped = False
+        self._world: Any = None
 
     async def _ask(self, method: str, params: JsonObject | None = None, *, times: int = 1) -> JsonObject:
         """A command that a busy page keeps from being answered. Raises NoAnswerError when it hangs, PageGoneError, BrowserLostError."""
         seconds = times * self._seconds
-        try:
-            return await self._page.call(method, params, seconds=seconds)
-        except NoAnswerError:
-            if self.stopped:
-                raise
+        for _ in range(_PATIENCE):
+            try:
+                return await self._page.call(method, params, seconds=seconds)
+            except NoAnswerError as exc:
+                unanswered = exc
+            # Another page may hold up the browser itself: then this one is not to blame.
+            if not await self._page.is_browser_busy():
+                if self.stopped:
+                    raise unanswered
+                break
         self.stopped = True
         await self._page.call("Runtime.terminateExecution", seconds=self._seconds)
         return await self._page.call(method, params, seconds=seconds)
 
     async def _evaluate(self, expression: str, *, times: int = 1) -> Any:
         """The value of an expression in a world of our own; None when there is none."""
-        world: Any = self._page.world
-        if world is None:
+        if self._world is None:
             made = await self._ask("Page.createIsolatedWorld", {"frameId": self._page.notes.root, "worldName": WORLD})
-            world = self._page.world = made.get("executionContextId")
-        params = {"expression": expression, "returnByValue": True, "contextId": world}
+            self._world = made.get("executionContextId")
+        params = {"expression": expression, "returnByValue": True, "contextId": self._world}
         answer = await self._ask("Runtime.evaluate", params, times=times)
         result: Any = answer.get("result")
         return result.get("value") if isinstance(result, dict) else None
@@ -73,7 +80,7 @@ class PageReader:
     async def html(self, most: int) -> str:
         """The whole document as HTML, its doctype too; no shadow trees, no frames. Raises TooLargeError above ``most`` bytes."""
         # Its size first: the text of a document of 100 MB would hold up every page of this browser.
-        size = await self._evaluate("forageSize()")
+        size = await self._evaluate(measure(most))
         if not isinstance(size, int) or size > most:
             raise TooLargeError(f"the document has more than {most} bytes")
         root = await self._root_node()
@@ -82,6 +89,15 @@ class PageReader:
         if len(html) > most or len(html.encode("utf-8", "surrogatepass")) > most:
             raise TooLargeError(f"the document has more than {most} bytes")
         return html
+
+    async def console(self) -> None:
+        """Have the page tell what scripts wrote to its console and what they threw: the browser keeps the last 1000 lines, up to 10 MB.
+
+        A page that does not tell is not worth waiting for. Raises PageGoneError, BrowserLostError.
+        """
+        with suppress(NoAnswerError):
+            await self._page.call("Runtime.enable", seconds=self._seconds)
+            await self._page.call("Runtime.disable", seconds=self._seconds)
 
     async def text(self, most: int) -> str:
         """The text that can be seen. Raises TooLargeError above ``most`` characters."""

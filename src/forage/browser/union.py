@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["NamedRequest", "unite"]
 
 _DEFAULT_PORTS: Final = {"http:": "80", "ws:": "80", "https:": "443", "wss:": "443"}
+_BY_US: Final = "inspector"  # the browser's reason for a request that its interception failed
 _LONGEST_TOLD: Final = 16_384  # the guard's events hold no longer URL
 _OF_DECISION: Final[Mapping[str, RequestOutcome]] = {
     "refused": RequestOutcome.REFUSED,
@@ -54,9 +55,14 @@ def unite(
     ``document`` is the request of the navigation itself.
     """
     guard = _GuardLog(events)
+    names = {(request.method, request.url): request for request in named}
+    for hop in hops:
+        request = names.get((hop.method, hop.url))
+        if request is not None and hop.blocked == _BY_US and request.outcome is not RequestOutcome.OPEN:
+            hop.refused = hop.refused or request.outcome
     entries = [_entry(hop, guard.take(hop), document) for hop in hops]
     known = {(entry.method, entry.url) for entry in entries}
-    unknown = [request for request in named if (request.method, request.url) not in known]
+    unknown = [request for key, request in names.items() if key not in known]
     entries += [_named(request, guard.take_named(request)) for request in unknown]
     entries += [_of_guard(event, guard.end_of(event)) for event in guard.left()]
     return tuple(attrs.evolve(entry, number=number, viewport=viewport) for number, entry in enumerate(entries, 1))

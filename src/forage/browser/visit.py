@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["Visit", "utc_now", "visit_page"]
 
 _LINGER_SECONDS: Final = 0.5
-_READING_AT_REST: Final = 30  # times as long as one answer may take
-_READING_LATE: Final = 2
+_READING_AFTER_DEADLINE: Final = 1.5  # times as long as one answer may take: enough to see that a page hangs
+_ALL_AFTER_DEADLINE: Final = 2.0
 
 
 def utc_now() -> datetime:
@@ -145,12 +145,15 @@ async def _steps(page: Page, url: str, options: PageOptions, read: _Read) -> Non
         if page.navigation.shown is None:
             page.end(PageOutcome.NOT_IDLE if read.late else PageOutcome.FAILED, page.navigation.error or "its document did not come")
             return
-        # A page that is late has no more time than it takes to see that it hangs.
-        with trio.move_on_after((_READING_LATE if read.late else _READING_AT_REST) * options.answer_seconds) as reading:
+        with trio.move_on_at(loading.deadline + _READING_AFTER_DEADLINE * options.answer_seconds) as reading:
             await _read(page, options, reader, read)
         if reading.cancelled_caught:
             page.end(PageOutcome.HUNG, "it did not answer in time")
-        elif options.teardown:
+            return
+        if options.read_console:
+            with trio.move_on_at(loading.deadline + _ALL_AFTER_DEADLINE * options.answer_seconds):
+                await reader.console()
+        if options.teardown:
             await _leave(page, options)
     except NoAnswerError as exc:
         page.end(PageOutcome.HUNG, str(exc))
