@@ -28,6 +28,7 @@ class Admission:
         self._seed_root = origin_of(seed_url) + "/"
         self._traps = traps
         self._passed_over: dict[str, PageSkip] = {}
+        self._off_scope: set[str] = set()  # URLs, not keys
         self._trapped = False
 
     @property
@@ -56,9 +57,10 @@ class Admission:
         Most links of a page are known. Membership is asked for first, and of the URL itself, which most often is its own key.
         """
         knows = self._frontier.knows
+        off_scope = self._off_scope
         for link in links:
             url = link.url
-            if knows(url, depth):
+            if url in off_scope or knows(url, depth):
                 continue
             key = dedupe_key(url)
             if key != url and knows(key, depth):
@@ -80,6 +82,7 @@ class Admission:
     def _judge(self, link: Link, page_url: str, depth: int, committed: int) -> float | tuple[SkipReason, str | None]:
         policy = self._policy
         if policy.same_host and not (link.url.startswith(self._seed_root) or same_host(link.url, self._seed_url)):
+            self._off_scope.add(link.url)
             return SkipReason.OFF_SCOPE, None
         if link.nofollow and not policy.follow_nofollow:
             return SkipReason.NOFOLLOW, None

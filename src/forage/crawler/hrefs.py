@@ -26,7 +26,7 @@ _FRAGMENT = r"(?:#[\x21-\x7e]*+)?"
 _CLEAN = re.compile(rf"(?:(https?:)?(//[A-Za-z0-9.:\[\]-]{{1,255}}+))?(/(?!/){_PATH}*+(?:\?{_QUERY}*+)?){_FRAGMENT}")
 # The same below the base, with the steps up to it. No colon, which could end a scheme, and more than a query or fragment.
 _CLEAN_BELOW = re.compile(rf"((?:\.\.?/)+|(?=[^?#]))((?![./]){_PATH.replace(':', '')}*+(?:\?{_QUERY}*+)?){_FRAGMENT}")
-_MEMO_ORIGINS, _MEMO_HREFS, _MEMO_LENGTH = 8, 4096, 256
+_MEMO_ORIGINS, _MEMO_HREFS, _MEMO_LENGTH = 8, 8192, 128
 _EDGES = "".join(map(chr, range(0x21)))
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _CRAWLED = frozenset(["http", "https"])
@@ -71,15 +71,14 @@ class HrefResolver:
         self.here = _clean_url(base) or canonical_url(base)
         self._origin = "" if self.here is None else origin_of(self.here)
         self._scheme = self._origin.partition("/")[0]
-        self._known = {} if memo is None or not self._origin else memo.of(self._origin)
+        self._known: dict[str, str] = {} if memo is None or not self._origin else memo.of(self._origin)
+        self.memorised = self._known.get
+        """The fetch URL of an href that was met before, if it is remembered. Nothing may depend on whether it is."""
         self._folders: list[str] = []  # the base's, its parent, and so on
         self.too_long = False
 
     def resolve(self, href: str) -> str | None:
         """The fetch URL, or None for what is not crawlable or too long. Linear in the href."""
-        url = self._known.get(href)
-        if url is not None:
-            return url
         url = self._join(href) if self._origin else None
         if url is None:
             scheme = _SCHEME.match(href)

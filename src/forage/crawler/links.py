@@ -9,7 +9,7 @@ scripts, pings and data attributes are never links.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import attrs
@@ -109,15 +109,22 @@ def _elements(markup: Markup, warnings: list[str]) -> Iterable[Element]:
     return _walk(parse_html(text))
 
 
+@cache
+def _numbers() -> Mapping[int, str]:
+    """The parser's numbers of the tags that are looked at: a number costs a third of a name, and most elements are of other tags."""
+    parser = parse_html("")
+    nodes = [parser.create_node(tag) for tag in sorted(_WALKED)]
+    return {node.tag_id: tag for node in nodes if (tag := node.tag) is not None}
+
+
 def _walk(parser: LexborHTMLParser) -> Iterator[Element]:
     root = parser.root
     if root is None:
         return
+    tags = _numbers()
     foreign: _ForeignContent | None = None  # from the first element on that may hold any
-    for node in root.traverse():
-        tag = node.tag
-        if tag not in _WALKED:
-            continue
+    for node in [node for node in root.traverse() if node.tag_id in tags]:
+        tag = tags[node.tag_id]
         if foreign is None:
             if tag in _FOREIGN:
                 foreign = _ForeignContent()
@@ -221,7 +228,7 @@ class _Collector:
             if tag in ("a", "area"):
                 href = attributes.get("href")
                 if href is not None or "href" in attributes:
-                    self._add(tag, href or "", nofollow="rel" in attributes and _says_no(attributes["rel"]))
+                    self._add(tag, href or "", "rel" in attributes and _says_no(attributes["rel"]))
             elif tag == "svg:a":
                 name = "href" if "href" in attributes else "xlink:href"
                 if name in attributes:
@@ -262,24 +269,37 @@ class _Collector:
         if refresh is not None:
             self._add("refresh", refresh[1], delay=refresh[0])
 
-    def _add(self, kind: str, href: str, *, nofollow: bool = False, delay: float | None = None) -> None:
-        url = self._hrefs.get(href, "")
-        if url == "":
-            if self._full:
-                return
-            url = self._hrefs[href] = self._resolver.resolve(href)
-            self._characters += 0 if url is None else len(url)
-            self._full = self._characters > MAX_LINK_CHARACTERS
-        if url is None or url == self._self:
+    def _add(self, kind: str, href: str, nofollow: bool = False, delay: float | None = None) -> None:
+        if self._full:
             return
+        url = self._resolver.memorised(href)
+        if url is None:
+            url = self._hrefs.get(href, "")
+            if url == "":
+                url = self._resolve(href)
+            if url is None:
+                return
         known = self._found.get(url)
         if known is None:
+            if url == self._self:
+                return
             if len(self._found) >= MAX_LINKS:
                 self._full = True
                 return
             self._found[url] = _new_link(Link, (kind, url, nofollow, delay))
+            self._characters += len(url)
+            self._full = self._characters > MAX_LINK_CHARACTERS
         elif known.nofollow and not nofollow:
             self._found[url] = known._replace(nofollow=False)
+
+    def _resolve(self, href: str) -> str | None:
+        """The fetch URL of an href that the page had not named before; for a known link its own text, so that many hrefs keep one copy."""
+        url = self._resolver.resolve(href)
+        if url is not None:
+            known = self._found.get(url)
+            url = known.url if known is not None else self._self if url == self._self else url
+        self._hrefs[href] = url
+        return url
 
     def finish(self, warnings: list[str]) -> PageLinks:
         if self._too_long or self._resolver.too_long:
