@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -23,7 +22,7 @@ from forage.browser import BrowserOptions, PageOutcome, open_browser, visit_page
 from forage.browser.processes import processes_of
 from forage.browser.profiles import sweep_profiles
 from forage.errors import BrowserError, BrowserErrorCode, BrowserMissingError, InvalidPolicyError
-from tests.support.browser_site import BrowserSite, open_browser_site
+from tests.support.browser_site import open_browser_site
 from tests.support.browsers import Kind, browser_options, installed_kinds
 from tests.support.leftovers import browser_processes, profile_directories, wait_for, wait_until_gone
 from tests.support.stepping import open_descriptors
@@ -32,7 +31,6 @@ KINDS = pytest.mark.parametrize("kind", installed_kinds())
 TRANSPORTS = pytest.mark.parametrize("transport", ["websocket", "pipe"])
 ROOT = os.geteuid() == 0
 ROOT_OF_TREE = Path(__file__).resolve().parent.parent.parent
-CANCELLATIONS = 15  # for each transport; the long form is tests.browser.stress
 
 
 def assert_nothing_is_left() -> None:
@@ -130,60 +128,21 @@ async def test_a_browser_that_is_killed_ends_its_pages_as_lost(transport: Any) -
     assert_nothing_is_left()
 
 
-async def one_visit(site: BrowserSite, options: BrowserOptions) -> None:
-    async with open_browser(options) as browser:
-        await visit_page(browser, f"{site.origin}/good", site.options(screenshot="viewport", quiet=0.1))
-
-
-@TRANSPORTS
-async def test_cancelled_at_any_time_it_leaves_nothing(transport: Any) -> None:
-    chosen = random.Random(7)
-    async with open_browser_site({}) as site:
-        options = browser_options(transport=transport)
-        began = trio.current_time()
-        await one_visit(site, options)
-        usual = trio.current_time() - began
-        before = open_descriptors()
-        for _ in range(CANCELLATIONS):
-            with trio.move_on_after(chosen.uniform(0, usual)):
-                await one_visit(site, options)
-            assert_nothing_is_left()
-        assert open_descriptors() - before == set()
-
-
-PARENT = """
-import sys, trio
-from forage.browser import open_browser
-from tests.support.browsers import browser_options
-
-async def main():
-    async with open_browser(browser_options(transport=sys.argv[1], lifeline=sys.argv[2] == "lifeline")) as browser:
-        print(browser.group, flush=True)
-        await trio.sleep_forever()
-
-trio.run(main)
-"""
-
-
 async def killed_parent(transport: str, lifeline: str, temporary: Path = Path("/tmp")) -> int:
     """Start a browser in another process, kill that, and give its number."""
-    command = [sys.executable, "-c", PARENT, transport, lifeline]
+    command = [sys.executable, "-m", "tests.support.browser_process", transport, lifeline, "shell", "http://127.0.0.1:1", "1"]
     start = functools.partial(
         trio.run_process, command, stdout=subprocess.PIPE, check=False, env={**os.environ, "TMPDIR": str(temporary)}, cwd=ROOT_OF_TREE
     )
     async with trio.open_nursery() as nursery:
         process: trio.Process = await nursery.start(start)
         assert process.stdout is not None
+        said = b""
         with trio.fail_after(60):
-            assert (await process.stdout.receive_some(100)).strip().isdigit()
+            while b"o" not in said:
+                said += await process.stdout.receive_some(1)
         process.kill()
     return process.pid
-
-
-@TRANSPORTS
-async def test_a_killed_parent_takes_its_browser_along_and_the_profile_too(transport: str) -> None:
-    pid = await killed_parent(transport, "lifeline")
-    assert await wait_until_gone(pid, seconds=2.0) == ([], [])
 
 
 async def test_without_the_lifeline_a_profile_stays_until_the_next_start_sweeps_it() -> None:
@@ -219,3 +178,21 @@ def test_a_sweep_touches_only_what_is_stale_and_ours(tmp_path: Path) -> None:
         for path in (stale, foreign, other):
             if path.exists():
                 path.rmdir()
+
+
+def test_a_sweep_ends_a_browser_that_outlived_its_owner_and_nobody_who_only_names_its_profile() -> None:
+    namespace = Path("/proc/self/ns/pid").stat().st_ino
+    stale = Path(f"/tmp/forage-{namespace}-4000000-2-dddddddd")
+    stale.mkdir()
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    browser = subprocess.Popen([*command, f"--user-data-dir={stale}/p"])
+    reader = subprocess.Popen([*command, str(stale)])
+    try:
+        assert sweep_profiles() >= 1
+        assert browser.wait(10) == -signal.SIGKILL
+        assert reader.poll() is None
+        assert not stale.exists()
+    finally:
+        for process in (browser, reader):
+            process.kill()
+            process.wait()

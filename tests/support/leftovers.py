@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import trio
 
-__all__ = ["browser_processes", "profile_directories", "wait_for", "wait_until_gone"]
+__all__ = ["adopted_orphans", "browser_processes", "descendants", "profile_directories", "wait_for", "wait_until_gone"]
 
 _PAUSE = 0.01
+_ADOPT = 36  # PR_SET_CHILD_SUBREAPER
+_ENDED = frozenset("ZX")
 
 
 def profile_directories(pid: int | None = None, parent: Path = Path("/tmp")) -> list[Path]:
@@ -47,3 +51,40 @@ async def wait_until_gone(pid: int | None = None, *, parent: Path = Path("/tmp")
     """What is still there after at most so many seconds: processes and directories."""
     await wait_for(lambda: not browser_processes(pid) and not profile_directories(pid, parent), seconds=seconds)
     return browser_processes(pid), profile_directories(pid, parent)
+
+
+def _parents() -> dict[int, tuple[int, str]]:
+    """Of every process: its parent and its state."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError):
+                state, parent, *_ = (entry / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+                found[int(entry.name)] = int(parent), state
+    return found
+
+
+def descendants(pid: int | None = None) -> list[int]:
+    """Living processes that descend from this one (from ``pid``); all that ever did, among `adopted_orphans`."""
+    parents = _parents()
+    known = {os.getpid() if pid is None else pid}
+    while more := {child for child, (parent, _) in parents.items() if parent in known and child not in known}:
+        known |= more
+    return sorted(child for child in known & parents.keys() if child != pid and child != os.getpid() and parents[child][1] not in _ENDED)
+
+
+@contextmanager
+def adopted_orphans() -> Iterator[None]:
+    """Processes whose parent ends become children of this one until the block ends, so that none can hide by leaving its family."""
+    system = ctypes.CDLL(None, use_errno=True)
+    if system.prctl(_ADOPT, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl")
+    before = {pid for pid, (parent, _) in _parents().items() if parent == os.getpid()}
+    try:
+        yield
+    finally:
+        system.prctl(_ADOPT, 0, 0, 0, 0)
+        for pid, (parent, state) in _parents().items():
+            if parent == os.getpid() and pid not in before and state in _ENDED:
+                with suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)

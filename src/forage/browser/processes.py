@@ -15,10 +15,21 @@ from typing import Final
 
 import attrs
 
-__all__ = ["ProcessFacts", "end_processes", "is_same_process", "kill_group", "own_identity", "owners", "processes_of", "started_at"]
+__all__ = [
+    "ProcessFacts",
+    "end_processes",
+    "end_strays",
+    "is_same_process",
+    "kill_group",
+    "own_identity",
+    "owners",
+    "processes_of",
+    "started_at",
+]
 
 _PROC: Final = Path("/proc")
 _ENDED: Final = frozenset("ZX")
+_NO_GROUP: Final = -1
 
 
 @attrs.frozen(kw_only=True)
@@ -119,3 +130,12 @@ def end_processes(group: int, directory: str) -> tuple[int, ...]:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
     return found
+
+
+def end_strays(directory: str) -> int:
+    """Kill whoever was started with an option that names ``directory``, as a browser is; how many. Its other processes end with it."""
+    found = [p.pid for p in processes_of(_NO_GROUP, directory) if any(w.startswith("--") and directory in w for w in p.command)]
+    for pid in found:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    return len(found)

@@ -1,4 +1,4 @@
-"""Private profile directories: made for one browser, gone with it, and swept when their owner was killed.
+"""Private profile directories: made for one browser, gone with it, and swept when their owner was killed, with a browser that outlived it.
 
 The name says who owns one (process number and start, and the namespace in which that number counts), so that there is no moment at which a
 directory has no owner. Blocking.
@@ -12,15 +12,18 @@ import re
 import shutil
 import stat
 import tempfile
+import time
 from pathlib import Path
 from typing import Final
 
-from forage.browser.processes import is_same_process, own_identity
+from forage.browser.processes import end_strays, is_same_process, own_identity
 
 __all__ = ["Profile", "sweep_profiles"]
 
 _NAME: Final = re.compile(r"forage-([0-9]+)-([0-9]+)-([0-9]+)-[a-z0-9_]{8}")
 _LONGEST_PARENT: Final = 14  # Chromium makes a socket below it, whose path must stay under 108 bytes
+_SWEEPS: Final = 40
+_PAUSE_SECONDS: Final = 0.025
 
 
 def _parent() -> Path:
@@ -62,7 +65,10 @@ class Profile:
 
 
 def sweep_profiles() -> int:
-    """Remove profiles of this user whose owner is gone; how many. Those of other process namespaces are left alone."""
+    """Remove profiles of this user whose owner is gone, and end browsers that still use them; how many.
+
+    Those of other process namespaces are left alone.
+    """
     removed = 0
     namespace = _namespace()
     for parent in {_parent(), Path("/tmp")}:  # noqa: S108 - names are matched, owners checked
@@ -73,9 +79,19 @@ def sweep_profiles() -> int:
             # Others may make such a name in a shared directory: only a real directory of our own is touched.
             info = entry.stat(follow_symlinks=False)
             if stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid():
-                shutil.rmtree(entry.path, ignore_errors=True)
+                _sweep(entry.path)
                 removed += 1
     return removed
+
+
+def _sweep(path: str) -> None:
+    """Remove one for good: without a lifeline, a browser on a socket outlives its owner, and writes while it ends."""
+    for _ in range(_SWEEPS):
+        strays = end_strays(path)
+        shutil.rmtree(path, ignore_errors=True)
+        if not strays:
+            return
+        time.sleep(_PAUSE_SECONDS)
 
 
 def _entries(parent: Path) -> list[os.DirEntry[str]]:
