@@ -20,26 +20,27 @@ FLAKE8_ASYNC := --jobs 2 --select ASYNC1,ASYNC2,ASYNC3,ASYNC4 --extend-ignore AS
 UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--only-binary :all: --custom-compile-command "make lock" pyproject.toml
 
-.PHONY: help demo test check lint format types contracts vectors stress-crawl fuzz-egress fuzz-http crash-store stress-store soak-mirror cov lock lock-upgrade system env-run env-dev clean
+.PHONY: help demo test check lint format types contracts vectors stress-crawl stress-browser fuzz-egress fuzz-http crash-store stress-store soak-mirror cov lock lock-upgrade system env-run env-dev clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo          crawl a bundled site on loopback through the guard, show what was captured and what was refused"
-	@echo "make test          lint, types, import contracts, vectors and the test suite (ARGS=... goes to pytest)"
-	@echo "make check         the same with coverage and its floor"
-	@echo "make lint          ruff, flake8-async, import contracts"
-	@echo "make format        rewrite files as ruff formats them"
-	@echo "make types         mypy --strict"
-	@echo "make vectors       language-neutral vectors; VECTORS=DIR another folder, FILES=\"a.json b.json\" only some"
-	@echo "make cov           the test suite with coverage and its floor"
-	@echo "make stress-crawl  a crawl at every concurrency, cancelled at 200 and killed at 100 random moments; SEED=N"
-	@echo "make soak-mirror   a mirror crawl with a browser, killed at 100 random moments; SEED=N"
-	@echo "make fuzz-egress   a million generated URLs, answers and redirects against the guard; SEED=N COUNT=N"
-	@echo "make fuzz-http     a million mutated answers, a hundred thousand mutated pages, sitemaps and robots.txt files; SEED=N COUNT=N"
-	@echo "make crash-store   a writer of a store killed at every system call that touches it"
-	@echo "make stress-store  processes that share a store and are killed at random; SEED=N"
-	@echo "make lock          locks that fit pyproject.toml; make lock-upgrade takes the newest releases"
-	@echo "make clean         remove the environment and caches"
+	@echo "make demo            crawl a bundled site on loopback through the guard, show what was captured and what was refused"
+	@echo "make test            lint, types, import contracts, vectors and the test suite (ARGS=... goes to pytest)"
+	@echo "make check           the same with coverage and its floor"
+	@echo "make lint            ruff, flake8-async, import contracts"
+	@echo "make format          rewrite files as ruff formats them"
+	@echo "make types           mypy --strict"
+	@echo "make vectors         language-neutral vectors; VECTORS=DIR another folder, FILES=\"a.json b.json\" only some"
+	@echo "make cov             the test suite with coverage and its floor"
+	@echo "make stress-crawl    a crawl at every concurrency, cancelled at 200 and killed at 100 random moments; SEED=N"
+	@echo "make stress-browser  browsers cancelled at 300 random moments, killed 50 times, their parents 50 times; hostile pages; SEED=N"
+	@echo "make soak-mirror     a mirror crawl with a browser, killed at 100 random moments; SEED=N"
+	@echo "make fuzz-egress     a million generated URLs, answers and redirects against the guard; SEED=N COUNT=N"
+	@echo "make fuzz-http       a million mutated answers, a hundred thousand mutated pages, sitemaps and robots.txt files; SEED=N COUNT=N"
+	@echo "make crash-store     a writer of a store killed at every system call that touches it"
+	@echo "make stress-store    processes that share a store and are killed at random; SEED=N"
+	@echo "make lock            locks that fit pyproject.toml; make lock-upgrade takes the newest releases"
+	@echo "make clean           remove the environment and caches"
 	@echo "PYTHON=python3.13 names the interpreter, VENV=DIR the environment."
 
 # Environments: nothing happens when the lock, pyproject.toml and the interpreter are those of the last run.
@@ -109,6 +110,10 @@ stress-store: env-dev
 stress-crawl: env-dev
 	@$(PY) -m tests.crawler.stress --seed $(SEED)
 	@$(PY) -m tests.crawler.kill --seed $(SEED)
+
+# Browsers cancelled and killed in both programs and over both transports leave nothing; hostile pages end in their outcome.
+stress-browser: env-dev system
+	@$(PY) -m tests.browser.stress --seed $(SEED)
 
 # A mirror crawl of 20 documents, killed at random moments and started again, ends in the root of an undisturbed one.
 soak-mirror: env-dev system
