@@ -49,7 +49,9 @@ def judge(
         sightings=[classify_request(r.url, r.resource_type, origin=ORIGIN, held=corpus, policy=policy) for r in records],
         served=(own, *served),
         logged=True,
-        holdings=Holdings(sidecars={key: sidecar(key, status) for key, status in held.items()}, snapshot=corpus - set(late)),
+        holdings=Holdings(
+            sidecars={key: sidecar(key, status) for key, status in held.items()}, snapshot=corpus - set(late), late=set(late)
+        ),
         policy=policy,
         first_seen="2026-01-02T03:04:05.000Z",
     )
@@ -113,10 +115,11 @@ def test_a_missing_requisite_blocks_unless_it_cannot_be_mirrored() -> None:
 
 
 def test_rotten_bytes_come_first() -> None:
-    rotten = Served(target="/x", status=500, outcome=Outcome.CORRUPT, key="2012/http://x.org/a.css")
-    found = judge("https://tracker.test/x", served=(rotten,), document=False)
-    assert found.reason is Reason.CORRUPT
-    assert found.corrupt == ("2012/http://x.org/a.css",)
+    for outcome in (Outcome.CORRUPT, Outcome.UNREADABLE):
+        rotten = Served(target="/x", status=500, outcome=outcome, key="2012/http://x.org/a.css")
+        found = judge("https://tracker.test/x", served=(rotten,), document=False)
+        assert found.reason is Reason.CORRUPT
+        assert found.corrupt == ("2012/http://x.org/a.css",)
 
 
 def test_the_order_of_reasons() -> None:

@@ -150,9 +150,10 @@ async def test_the_listener_is_gone_after_the_block(tmp_path: Path) -> None:
 
 async def test_cancelling_the_block_closes_the_listener(tmp_path: Path) -> None:
     urls = []
-    with trio.move_on_after(0.05):
+    with trio.CancelScope() as scope:
         async with open_mirror_server(Site(filled(tmp_path))) as server:
             urls.append(server.url)
+            scope.cancel()
             await trio.sleep_forever()
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", int(urls[0].rpartition(":")[2]))) != 0

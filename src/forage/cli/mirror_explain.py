@@ -12,7 +12,7 @@ from forage._codec import dump_pretty
 from forage.cli.mirror_options import add_root_option, require_root
 from forage.cli.options import quoted
 
-__all__ = ["add_parser", "run"]
+__all__ = ["add_parser", "run", "tell"]
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -37,11 +37,12 @@ async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     if args.json:
         out.write(dump_pretty(found) + "\n")
     else:
-        _tell(found, out)
+        tell(found, out)
     return 0 if found["status"] == "verified" else 1
 
 
-def _tell(found: Mapping[str, Any], out: TextIO) -> None:
+def tell(found: Mapping[str, Any], out: TextIO) -> None:
+    """What was found, as text for people."""
     out.write(f"{quoted(found['key'])}: {found['status']}" + (f", {found['reason']}" if found["reason"] else "") + "\n")
     for row in found["blocking"]:
         out.write(f"  {row['what']}: {quoted(row['subject'])}\n")

@@ -13,7 +13,6 @@ import errno
 import hashlib
 import os
 import re
-import secrets
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -23,8 +22,9 @@ from typing import Any, Final
 import attrs
 
 from forage._codec import JsonError, load_json, utf16_key
-from forage._files import FileFault, FileReadError, OpenDirectory, read_regular, write_all
+from forage._files import FileReadError
 from forage.errors import CaptureError
+from forage.mirror.folders import list_folder, open_folder, publish_file, read_below
 from forage.mirror.interstitial import Interstitial, detect_interstitial
 from forage.mirror.keys import body_path, key_hash, sidecar_path
 from forage.mirror.localize import Dialect, dialect_of
@@ -45,9 +45,7 @@ __all__ = ["MAX_BODY_BYTES", "MAX_SIDECAR_BYTES", "CacheRoot", "CacheRootError",
 
 MAX_SIDECAR_BYTES: Final = 16 << 20
 MAX_BODY_BYTES: Final = 1 << 30
-# Not every file system can sync a directory; what these say is "not here", never "not written".
-_NO_DIRECTORY_SYNC: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EISDIR, errno.EPERM, errno.EBADF})
-# As `CacheRoot._publish` names them; other writers of this format name theirs otherwise, and are not asked for our lock.
+# As `publish_file` names them; other writers of this format name theirs otherwise, and are not asked for our lock.
 _SCRATCH: Final = re.compile(r"[0-9a-f]{64}\.[0-9]+-[0-9a-f]{12}(?:\.json)?\.part", re.ASCII)
 
 
@@ -105,38 +103,32 @@ class CacheRoot:
     def read_sidecar(self, key: str) -> Sidecar | None:
         """The sidecar of a key, None when there is none. Raises SidecarError for one that is there and cannot be used."""
         try:
-            data = self._read(sidecar_path(key_hash(key)), MAX_SIDECAR_BYTES)
+            data = read_below(self.path, sidecar_path(key_hash(key)), MAX_SIDECAR_BYTES)
         except FileReadError as exc:
             raise SidecarError(SidecarFault.READ, key, "sidecar cannot be read") from exc
         return None if data is None else parse_sidecar(data.decode("utf-8", "replace"), key)
 
     def read_body(self, key: str) -> bytes | None:
         """The stored bytes of a key, None when there are none. Raises CacheRootError when they cannot be read."""
-        return self.read_file(body_path(key_hash(key)))
-
-    def read_file(self, name: str) -> bytes | None:
-        """The bytes of a file of the root, None when it is not there. Raises CacheRootError when it cannot be read."""
         try:
-            return self._read(name, MAX_BODY_BYTES)
+            return read_below(self.path, body_path(key_hash(key)), MAX_BODY_BYTES)
         except FileReadError as exc:
             raise CacheRootError("a body cannot be read") from exc
 
     def has_sidecar(self, key: str) -> bool:
         """True when there is a sidecar file, whatever it says."""
-        return (self.path / sidecar_path(key_hash(key))).is_file()
-
-    def sidecar_files(self) -> Iterator[Path]:
-        """Every file that stands where a sidecar would, in the order of the hashes."""
-        for shard in _entries(self.path / "meta"):
-            yield from (path for path in _entries(shard) if path.suffix == ".json")
+        shard, _, name = sidecar_path(key_hash(key)).rpartition("/")
+        return name in (list_folder(self.path, shard) or ())
 
     def sidecar_members(self) -> Iterator[Mapping[str, Any]]:
-        """The JSON object of every sidecar that can be read, of any version."""
-        for path in self.sidecar_files():
-            with contextlib.suppress(OSError, FileReadError, JsonError):
-                members = load_json((self._read(str(path.relative_to(self.path)), MAX_SIDECAR_BYTES) or b"").decode("utf-8", "replace"))
-                if isinstance(members, dict):
-                    yield members
+        """The JSON object of every sidecar that can be read, of any version, in the order of the hashes."""
+        for shard in list_folder(self.path, "meta") or ():
+            for name in list_folder(self.path, f"meta/{shard}") or ():
+                with contextlib.suppress(FileReadError, JsonError):
+                    data = read_below(self.path, f"meta/{shard}/{name}", MAX_SIDECAR_BYTES) if name.endswith(".json") else None
+                    members = load_json((data or b"").decode("utf-8", "replace"))
+                    if isinstance(members, dict):
+                        yield members
 
     def load_corpus(self) -> set[str]:
         """Keys of all sidecars, of any status and version; unreadable ones are skipped."""
@@ -147,20 +139,6 @@ class CacheRoot:
         sidecars = map(_as_sidecar, self.sidecar_members())
         pages = {s.key for s in sidecars if s.key and s.status == CaptureStatus.BODY and dialect_of(s.content_type) is Dialect.HTML}
         return sorted(pages, key=utf16_key)
-
-    def _read(self, name: str, limit: int) -> bytes | None:
-        path = self.path / name
-        try:
-            with OpenDirectory(path.parent, follow=True) as directory:
-                return read_regular(directory, path.name, limit)
-        except FileNotFoundError:
-            return None
-        except FileReadError as exc:
-            if exc.fault is FileFault.MISSING:
-                return None
-            raise
-        except OSError as exc:
-            raise FileReadError(FileFault.FAILED) from exc
 
     # Writing.
 
@@ -210,27 +188,14 @@ class CacheRoot:
 
     def reap_scratch(self) -> None:
         """Delete what a writer of this program that was killed left half written. Only for the one that holds the root's lock."""
-        with contextlib.suppress(OSError):
-            for path in _entries(self.path / "tmp"):
-                if _SCRATCH.fullmatch(path.name):
-                    path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError), open_folder(self.path, "tmp") as scratch:
+            for name in list(scratch.names()):
+                if _SCRATCH.fullmatch(name):
+                    scratch.unlink(name)
 
     def _publish(self, name: str, data: bytes, *, sync: bool) -> None:
-        """Write beside, sync, rename into place. ``sync`` makes the entry of the directory durable too."""
-        final = self.path / name
         with writing():
-            (self.path / "tmp").mkdir(parents=True, exist_ok=True)
-            final.parent.mkdir(parents=True, exist_ok=True)
-            suffix = ".json.part" if final.suffix else ".part"
-            scratch = self.path / "tmp" / f"{final.stem}.{os.getpid()}-{secrets.token_hex(6)}{suffix}"
-            try:
-                _write_synced(scratch, data)
-                scratch.replace(final)
-            except BaseException:
-                scratch.unlink(missing_ok=True)
-                raise
-            if sync:
-                _sync_directory(final.parent)
+            publish_file(self.path, name, data, sync=sync)
 
 
 def _sidecar_bytes(sidecar: Sidecar) -> bytes:
@@ -248,31 +213,6 @@ def _as_sidecar(members: Mapping[str, Any]) -> Sidecar:
     return Sidecar(members=members)
 
 
-def _entries(directory: Path) -> list[Path]:
-    try:
-        return sorted(directory.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
 def _interstitial(entry: Entry, body: bytes) -> Interstitial | None:
     text = body.decode("utf-8", "replace") if is_page(entry.content_type) else None
     return detect_interstitial(entry.key, entry.content_type, text, index_status=entry.index_status)
-
-
-def _write_synced(path: Path, data: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    try:
-        write_all(fd, data)
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _sync_directory(path: Path) -> None:
-    try:
-        with OpenDirectory(path, follow=True) as directory:
-            directory.sync()
-    except OSError as exc:
-        if exc.errno not in _NO_DIRECTORY_SYNC:
-            raise

@@ -20,7 +20,7 @@ from forage.mirror.cache import CacheRoot, CacheRootError, Entry, utc_text
 from forage.mirror.keys import archive_url, key_hash, parse_wayback_url, split_key
 from forage.mirror.originals import is_mirrorable_key
 from forage.mirror.requisites import Requisite, extract_requisites, is_page
-from forage.mirror.sidecar import CaptureStatus, Sidecar
+from forage.mirror.sidecar import CaptureStatus, Sidecar, SidecarError
 from forage.mirror.summary import CaptureReport, CaptureSummary, OnEntry
 
 __all__ = [
@@ -116,6 +116,19 @@ class Capturer:
             raise CaptureError(_status_text(answer))
         committed, _ = await self._commit(sidecar.key, answer, flag=sidecar.flag, old=sidecar, child=not sidecar.requisites)
         return committed
+
+    def due(self, documents: Iterable[str]) -> set[str]:
+        """Those of these documents that are asked for again, or have a child that is. Blocking."""
+        return set() if self._retry is None else {key for key in documents if self._has_due(key)}
+
+    def _has_due(self, key: str) -> bool:
+        try:
+            document = self._root.read_sidecar(key)
+            children = () if document is None else (*document.requisites, *(entry.key for entry in document.dynamic))
+            held = [document, *self._read_all(filter(is_mirrorable_key, children)).values()]
+        except SidecarError:
+            return True
+        return any(sidecar is not None and self._is_due(sidecar) for sidecar in held)
 
     async def _document(self, url: str, key: str, report: CaptureReport) -> tuple[Sidecar, dict[str, str] | None]:
         """The document's sidecar, and the flags of its requisites when it was fetched just now."""

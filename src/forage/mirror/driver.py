@@ -6,7 +6,7 @@ held, so that what a page was shown does not change under it and late requests o
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
@@ -16,11 +16,11 @@ import attrs
 import trio
 
 from forage.errors import BrowserError, CaptureError
-from forage.mirror.answers import Served
+from forage.mirror.answers import Outcome, Served
 from forage.mirror.cache import CacheRoot, utc_text
 from forage.mirror.gate import Assessment, Holdings, assess, keys_in_question
 from forage.mirror.keys import document_path
-from forage.mirror.leaks import Sighting, classify_request, gather, url_origin, url_target
+from forage.mirror.leaks import classify_request, gather, url_origin, url_target
 from forage.mirror.policy import EscapePolicy
 from forage.mirror.probe import ProbeSession, RenderReport
 from forage.mirror.server import MirrorServer, open_mirror_server
@@ -75,13 +75,23 @@ class ProbeDriver:
         snapshot = frozenset(corpus)
         site = Site(self._root, held=snapshot, csp_mode=CspMode.REPORT_ONLY)
         report, origin, log = await self._render(site, key)
-        sightings = [
-            classify_request(record.url, record.resource_type, origin=origin, held=corpus, policy=self._policy)
-            for record in report.requests
-        ]
         # Of what the page was not given by the server (a script's records, icons that a program does not fetch) the server is asked now.
         asked = set() if log is None else {row.target for row in log} | {document_path(key)}
-        served = [*(log or ()), *await self._ask(site, [s for s in sightings if url_target(s.url) not in asked])]
+        local = [url_target(record.url) for record in report.requests if url_origin(record.url) == origin]
+        served = [*(log or ()), *await self._ask(site, [target for target in local if target not in asked])]
+        late = corpus - snapshot
+        # What the page did not get is not held, whatever a sidecar says (one that is filed under the name of another key, say).
+        missed = {row.target for row in served if row.outcome is Outcome.MISS}
+        sightings = [
+            classify_request(
+                record.url,
+                record.resource_type,
+                origin=origin,
+                held=late if url_target(record.url) in missed else corpus,
+                policy=self._policy,
+            )
+            for record in report.requests
+        ]
         document = await self._read(self._root, key)
         if document is None:
             raise CaptureError("the document has no sidecar")
@@ -96,7 +106,7 @@ class ProbeDriver:
             sightings=sightings,
             served=served,
             logged=log is not None,
-            holdings=Holdings(sidecars=held, snapshot=snapshot),
+            holdings=Holdings(sidecars=held, snapshot=snapshot, late=late),
             policy=self._policy,
             first_seen=first_seen,
         )
@@ -115,10 +125,10 @@ class ProbeDriver:
             raise failed
         return report, url_origin(server.url), None if server.log is None else list(server.log)
 
-    async def _ask(self, site: Site, sightings: Sequence[Sighting]) -> list[Served]:
-        """What the mirror answers at this moment for these of its URLs."""
+    async def _ask(self, site: Site, targets: Iterable[str]) -> list[Served]:
+        """What the mirror answers at this moment."""
         served = []
-        for target in dict.fromkeys(url_target(sighting.url) for sighting in sightings if sighting.local):
+        for target in dict.fromkeys(targets):
             answer = await trio.to_thread.run_sync(site.answer, "GET", target)
             served.append(Served(target=target, status=answer.status, outcome=answer.outcome, key=answer.key))
         return served

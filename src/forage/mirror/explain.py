@@ -36,21 +36,36 @@ def explain_document(root: Path, key: str) -> dict[str, Any]:
     row = ledgers.flaky().get(key)
     if row is None:
         return {"key": key, "status": "captured" if cache.has_sidecar(key) else "absent", "reason": None, "blocking": []}
-    findings = ledgers.read_findings(key) or {}
-    record = findings.get("log", {}).get("_forage", {})
+    record = _members(_members(ledgers.read_findings(key)).get("log")).get("_forage")
+    requests = [_members(row) for row in _rows(record, "requests")]
     sources = _sources(cache, key)
-    blocking = [_blocked(what, subject, record, sources) for name, what in _LISTS.items() for subject in record.get(name, ())]
-    return {"key": key, "status": "flaky", "reason": row.get("reason"), "blocking": blocking}
+    subjects = [(what, subject) for name, what in _LISTS.items() for subject in _rows(record, name) if isinstance(subject, str)]
+    blocking = [_blocked(what, subject, requests, sources) for what, subject in subjects]
+    return {"key": key, "status": "flaky", "reason": str(row.get("reason")), "blocking": blocking}
 
 
-def _blocked(what: str, subject: str, record: Mapping[str, Any], sources: Mapping[str, str]) -> dict[str, Any]:
-    requests: Iterable[Mapping[str, Any]] = record.get("requests", ())
-    request = next((row for row in requests if subject in {row.get("url"), row.get("key")}), {})
+def _members(value: object) -> Mapping[str, Any]:
+    """A record is whatever a file holds: what is no object has no members."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _rows(record: object, name: str) -> list[Any]:
+    rows = _members(record).get(name)
+    return rows if isinstance(rows, list) else []
+
+
+def _text(record: Mapping[str, Any], name: str) -> str | None:
+    value = record.get(name)
+    return value if isinstance(value, str) else None
+
+
+def _blocked(what: str, subject: str, requests: Iterable[Mapping[str, Any]], sources: Mapping[str, str]) -> dict[str, Any]:
+    request = next((row for row in requests if subject in (row.get("url"), row.get("key"))), {})
     return {
         "what": what,
         "subject": subject,
-        "initiator": request.get("initiator"),
-        "resourceType": request.get("resourceType"),
+        "initiator": _text(request, "initiator"),
+        "resourceType": _text(request, "resourceType"),
         "places": list(_places(subject, sources)),
     }
 

@@ -242,11 +242,17 @@ class _Run:
         return DocumentResult(key=key, status=DocumentStatus.STATIC, members=members)
 
     async def probed(self, probe: Probe | None, *, force: bool, reverify_browser: bool) -> None:
-        """Render every document that no stamp covers, to its fixpoint."""
+        """Render every document that no stamp covers, or of which something is asked for again, to its fixpoint."""
         keys = list(self.documents)
-        stamps = await trio.to_thread.run_sync(self._ledgers.verified, RULE_VERSION)
+        try:
+            stamps = await trio.to_thread.run_sync(self._ledgers.verified, RULE_VERSION)
+        except CacheRootError as exc:
+            for key in keys:
+                self._fail(key, exc)
+            return
         browser = await probe.browser() if probe is not None and reverify_browser else None
         cached = set() if force else {key for key in keys if key in stamps and browser in {None, stamps[key].get("browser")}}
+        cached -= await trio.to_thread.run_sync(self.capturer.due, cached)
         for key in cached:
             self.browsers.add(str(stamps[key].get("browser") or ""))
             self.results[key] = DocumentResult(key=key, status=DocumentStatus.VERIFIED_CACHED)
@@ -281,8 +287,8 @@ class _Run:
             async def one(key: str) -> DocumentResult:
                 if self.archive.capped:
                     return DocumentResult(key=key, status=DocumentStatus.CAP_SKIPPED)
-                if force and key in stamps:
-                    # First of all, so that a stamp never outlives a probe that went wrong.
+                if key in stamps:
+                    # Rendered again for whatever reason. First of all, so that a stamp never outlives a probe that went wrong.
                     row = {"key": key, "at": shared.now(), "verified": False, "reason": "force-reprobe"}
                     await trio.to_thread.run_sync(shared.ledgers.append, "verified.jsonl", row)
                 return await DocumentCrawl(self.documents[key], driver, shared).run()

@@ -13,6 +13,7 @@ from typing import Final
 import attrs
 
 from forage.mirror.answers import Outcome, Served
+from forage.mirror.keys import find_held
 from forage.mirror.leaks import Findings, RequestClass, Sighting, gather, is_csp_violation, quoted_url, url_target
 from forage.mirror.originals import is_mirrorable_key
 from forage.mirror.policy import EscapePolicy
@@ -24,6 +25,7 @@ __all__ = ["Assessment", "Holdings", "Reason", "assess", "csp_findings", "docume
 _LONGEST_LINE: Final = 200
 _UNEXPLAINING: Final = frozenset([RequestClass.LOCAL_HIT, RequestClass.LOCAL_NOISE, RequestClass.INERT])
 _LOCAL_SCHEMES: Final = ("data", "blob")
+_ROTTEN: Final = frozenset([Outcome.CORRUPT, Outcome.UNREADABLE])
 
 
 class Reason(StrEnum):
@@ -93,10 +95,14 @@ class Assessment:
 
 @attrs.frozen(kw_only=True)
 class Holdings:
-    """What is on disk while a render is judged: sidecars by key (None: there is none), and the corpus that the page was served from."""
+    """What is on disk while a render is judged.
+
+    Sidecars by key (None: there is none), the corpus that the page was served from, and the keys that came after it.
+    """
 
     sidecars: Mapping[str, Sidecar | None]
     snapshot: Container[str]
+    late: Container[str] = frozenset()
 
     def has(self, key: str) -> bool:
         return self.sidecars.get(key) is not None
@@ -143,7 +149,7 @@ def assess(
         unproved=report.failure or report.unsettled,
         sightings=tuple(sightings),
         findings=findings,
-        corrupt=tuple(dict.fromkeys(row.key for row in served if row.outcome is Outcome.CORRUPT and row.key is not None)),
+        corrupt=tuple(dict.fromkeys(row.key for row in served if row.outcome in _ROTTEN and row.key is not None)),
         worklist=tuple(entry for entry in findings.entries if entry.key not in known and not holdings.has(entry.key)),
         unresolved=tuple(child for child in recorded if not holdings.has(child)),
         incomplete=tuple(k for k in dict.fromkeys(document.requisites) if k not in known and is_mirrorable_key(k) and not holdings.has(k)),
@@ -174,8 +180,8 @@ def _held_abroad(findings: Findings, holdings: Holdings) -> tuple[tuple[str, ...
 
 def _late(served: Sequence[Served], holdings: Holdings) -> tuple[str, ...]:
     """Keys that the mirror did not have when the page asked, and has now: another document brought them meanwhile."""
-    missed = (row.key for row in served if row.outcome is Outcome.MISS and row.key is not None)
-    return tuple(key for key in dict.fromkeys(missed) if key not in holdings.snapshot and holdings.has(key))
+    missed = (find_held(row.target, holdings.late) for row in served if row.outcome is Outcome.MISS)
+    return tuple(dict.fromkeys(found[0].key for found in missed if found is not None and found[1]))
 
 
 def csp_findings(report: RenderReport) -> tuple[CspFinding, ...]:

@@ -12,11 +12,13 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from forage._codec import JsonError, dump_compact, dump_pretty, load_json
-from forage.mirror.cache import writing
+from forage._files import FileReadError
+from forage.mirror.cache import CacheRootError, writing
 from forage.mirror.canonical import escape_lone
+from forage.mirror.folders import open_file, open_folder, read_below, replace_file
 from forage.mirror.keys import key_hash
 from forage.snapshots.javascript import js_utf8
 
@@ -24,6 +26,11 @@ __all__ = ["Ledgers", "har_name", "verified_rows"]
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 _LONGEST_NAME: Final = 200
+_LONGEST_LINE: Final = 64 << 20  # bytes; a flaky row names every URL that was left
+_MOST_FINDINGS: Final = 256 << 20
+_FOLDER: Final = ".crawl"
+_HAR: Final = ".crawl/har"
+_FINDINGS: Final = ".crawl/findings"
 
 
 def verified_rows(lines: Iterable[str], rule_version: int) -> dict[str, Mapping[str, Any]]:
@@ -58,12 +65,12 @@ class Ledgers:
     """The records of the root at ``path``. Nothing is kept in memory."""
 
     def __init__(self, path: Path) -> None:
-        self.folder = path / ".crawl"
+        self._root = path
 
     def prepare(self, *, har: bool = False) -> None:
         """Make the folder. Raises CacheRootError when that is not possible."""
         with writing():
-            (self.folder / "har" if har else self.folder).mkdir(parents=True, exist_ok=True)
+            open_folder(self._root, _HAR if har else _FOLDER, make=True).close()
 
     def verified(self, rule_version: int) -> dict[str, Mapping[str, Any]]:
         """Stamps in force, by key."""
@@ -77,7 +84,8 @@ class Ledgers:
         """Append a row to ``verified.jsonl`` or ``flaky.jsonl``. Raises CacheRootError when it cannot be written."""
         data = _line(row)
         with writing():
-            fd = os.open(self.folder / name, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            with open_folder(self._root, _FOLDER) as folder:
+                fd = open_file(folder, name, os.O_RDWR | os.O_CREAT | os.O_APPEND)
             try:
                 size = os.fstat(fd).st_size
                 torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
@@ -87,40 +95,51 @@ class Ledgers:
 
     def write_har(self, name: str, document: Mapping[str, Any]) -> None:
         """Write the record of a render; that it cannot be written is no reason to stop."""
-        with contextlib.suppress(OSError):
-            folder = self.folder / "har"
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / har_name(name)).write_bytes(js_utf8(dump_pretty(document)))
+        self._keep(_HAR, har_name(name), document)
 
     def write_findings(self, key: str, document: Mapping[str, Any]) -> None:
         """Keep why a document did not verify, for ``explain``; that it cannot be written is no reason to stop."""
-        with contextlib.suppress(OSError):
-            self._findings(key).parent.mkdir(parents=True, exist_ok=True)
-            self._findings(key).write_bytes(js_utf8(dump_pretty(document)))
+        self._keep(_FINDINGS, f"{key_hash(key)}.json", document)
 
     def forget_findings(self, key: str) -> None:
         """Drop what was kept about a document that verified since."""
-        with contextlib.suppress(OSError):
-            self._findings(key).unlink(missing_ok=True)
+        with contextlib.suppress(OSError), open_folder(self._root, _FINDINGS) as folder:
+            folder.unlink(f"{key_hash(key)}.json")
 
     def read_findings(self, key: str) -> Mapping[str, Any] | None:
         """What was kept about a document, None when there is nothing."""
-        with contextlib.suppress(OSError, JsonError):
-            document = load_json(self._findings(key).read_text("utf-8"))
+        with contextlib.suppress(FileReadError, JsonError):
+            data = read_below(self._root, f"{_FINDINGS}/{key_hash(key)}.json", _MOST_FINDINGS)
+            document = load_json((data or b"").decode("utf-8", "replace"))
             if isinstance(document, dict):
                 return document
         return None
 
-    def _findings(self, key: str) -> Path:
-        return self.folder / "findings" / f"{key_hash(key)}.json"
+    def _keep(self, folder: str, name: str, document: Mapping[str, Any]) -> None:
+        with contextlib.suppress(OSError), open_folder(self._root, folder, make=True) as opened:
+            replace_file(opened, name, js_utf8(dump_pretty(document)))
 
     def _lines(self, name: str) -> Iterator[str]:
         try:
-            with (self.folder / name).open("rb") as file:
-                for line in file:
-                    yield line.decode("utf-8", "replace").rstrip("\n")
+            with open_folder(self._root, _FOLDER) as folder:
+                fd = open_file(folder, name, os.O_RDONLY)
         except (FileNotFoundError, NotADirectoryError):
             return
+        except OSError as exc:
+            raise CacheRootError("the crawler's records cannot be read") from exc
+        with os.fdopen(fd, "rb") as file:
+            for line in _bounded_lines(file):
+                yield line.decode("utf-8", "replace").rstrip("\n")
+
+
+def _bounded_lines(file: BinaryIO) -> Iterator[bytes]:
+    """Lines of a file; one that is longer than any that was ever written is no row and is never in memory as a whole."""
+    while line := file.readline(_LONGEST_LINE):
+        if len(line) < _LONGEST_LINE or line.endswith(b"\n"):
+            yield line
+            continue
+        while len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
+            line = file.readline(_LONGEST_LINE)
 
 
 def _line(row: Mapping[str, Any]) -> bytes:

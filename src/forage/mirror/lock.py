@@ -16,6 +16,7 @@ from typing import Final
 from forage._codec import JsonError, dump_compact, load_json
 from forage.errors import CaptureError
 from forage.mirror.cache import writing
+from forage.mirror.folders import open_file, open_folder
 
 __all__ = ["RootBusyError", "root_lock"]
 
@@ -39,7 +40,8 @@ def root_lock(root: Path, *, started: str) -> Iterator[None]:
     owner = dump_compact({"pid": os.getpid(), "host": socket.gethostname(), "started": started}) + "\n"
     with contextlib.ExitStack() as held:
         with writing():
-            fd = os.open(root / ".crawl" / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            with open_folder(root, ".crawl") as folder:
+                fd = open_file(folder, "lock", os.O_RDWR | os.O_CREAT)
             held.callback(os.close, fd)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

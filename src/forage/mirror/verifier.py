@@ -6,10 +6,10 @@ files. Corrupt bodies are for the archive to bring again (``--refetch``). Nothin
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shutil
+import stat
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
@@ -17,9 +17,13 @@ from typing import Any, Final
 import attrs
 
 from forage._codec import JsonError, load_json
-from forage.mirror.cache import CacheRoot, CacheRootError, content_hash, writing
+from forage._files import FileReadError
+from forage.mirror.cache import MAX_BODY_BYTES, MAX_SIDECAR_BYTES, CacheRoot, content_hash, utc_text, writing
+from forage.mirror.folders import list_folder, open_folder, read_below
 from forage.mirror.interstitial import detect_interstitial
 from forage.mirror.keys import key_hash
+from forage.mirror.ledgers import Ledgers
+from forage.mirror.lock import root_lock
 from forage.mirror.originals import is_mirrorable_key
 from forage.mirror.requisites import is_page
 from forage.mirror.sidecar import CaptureStatus, Sidecar, dynamic_entry_error
@@ -81,23 +85,30 @@ class RootReport:
 def verify_root(path: Path, *, fix: bool = False, on_sidecar: Callable[[int], None] | None = None) -> RootReport:
     """Read everything below ``path``. With ``fix`` orphaned bodies and scratch files are deleted, and are no finding any more.
 
-    ``on_sidecar`` is told how many sidecars were read. Raises CacheRootError when something could not be deleted.
+    ``on_sidecar`` is told how many sidecars were read. Raises CacheRootError when something could not be deleted, RootBusyError when there
+    is something to delete and another process writes the root.
     """
-    verifier = _Verifier(CacheRoot(path), on_sidecar)
-    report = verifier.run()
-    if not fix:
+    report = _Verifier(CacheRoot(path), on_sidecar).run()
+    if not fix or not report.of(*REAPABLE):
         return report
-    for finding in report.of(*REAPABLE):
-        _reap(path / str(finding.members["path"]))
+    Ledgers(path).prepare()
+    with root_lock(path, started=utc_text(datetime.now(UTC))):
+        # Looked at again: a body whose sidecar a crawl was about to publish is no orphan.
+        report = _Verifier(CacheRoot(path), None).run()
+        with writing():
+            for finding in report.of(*REAPABLE):
+                _reap(path, str(finding.members["path"]))
     return attrs.evolve(report, findings=tuple(finding for finding in report.findings if finding.category not in REAPABLE))
 
 
-def _reap(path: Path) -> None:
-    with writing():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
+def _reap(root: Path, name: str) -> None:
+    parent, _, own = name.rpartition("/")
+    with open_folder(root, parent) as folder:
+        facts = folder.lstat(own)
+        if facts is not None and stat.S_ISDIR(facts.st_mode):
+            shutil.rmtree(own, dir_fd=folder.fd)
         else:
-            path.unlink(missing_ok=True)
+            folder.unlink(own)
 
 
 class _Verifier:
@@ -106,45 +117,64 @@ class _Verifier:
         self._path = root.path
         self._on_sidecar = on_sidecar
         self._findings: list[Finding] = []
+        self._hidden: set[str] = set()
         self._bodies = 0
 
     def run(self) -> RootReport:
-        files = list(self._root.sidecar_files())
+        files = [(shard, name) for shard, names in self._shards("meta") for name in names if name.endswith(".json")]
         # What stands there counts as present for bodies and edges, whatever it says.
-        self._present = {(file.parent.name, file.stem) for file in files}
-        for number, file in enumerate(files, start=1):
-            self._sidecar(file)
+        self._present = {(shard, name.removesuffix(".json")) for shard, name in files}
+        for number, (shard, name) in enumerate(files, start=1):
+            self._sidecar(shard, name)
             if self._on_sidecar is not None:
                 self._on_sidecar(number)
         cap_files = self._cap_files()
-        scratch = sorted(_scan(self._path / "tmp"), key=lambda entry: entry.name)
-        for entry in scratch:
-            is_dir = entry.is_dir(follow_symlinks=False)
-            self._add(Category.STALE_TMP, name=entry.name, isDir=is_dir, path=f"tmp/{entry.name}")
-        for entry in sorted(_scan(self._path), key=lambda entry: entry.name):
-            if entry.name not in _KNOWN:
-                self._add(Category.FOREIGN_ROOT, name=entry.name, path=entry.name)
-        counts = {"sidecars": len(files), "bodies": self._bodies, "capFiles": cap_files, "tmpFiles": len(scratch)}
+        scratch = self._scratch()
+        for name in list_folder(self._path, "") or ():
+            if name not in _KNOWN:
+                self._add(Category.FOREIGN_ROOT, name=name, path=name)
+        counts = {"sidecars": len(files), "bodies": self._bodies, "capFiles": cap_files, "tmpFiles": scratch}
         return RootReport(counts=counts, findings=tuple(self._findings))
+
+    def _shards(self, folder: str) -> Iterator[tuple[str, list[str]]]:
+        """Names in each folder of a folder; one that is a link or cannot be listed is a finding. What is no folder holds nothing."""
+        for shard in self._names(folder):
+            yield shard, self._names(f"{folder}/{shard}")
+
+    def _names(self, folder: str) -> list[str]:
+        names = list_folder(self._path, folder)
+        if names is None and not _is_plain_file(self._path / folder):
+            self._hidden.add(folder.partition("/")[2])
+            self._add(Category.MALFORMED, path=folder, error="a link, or a folder that cannot be listed")
+        return names or []
+
+    def _scratch(self) -> int:
+        names = self._names("tmp")
+        for name in names:
+            path = self._path / "tmp" / name
+            self._add(Category.STALE_TMP, name=name, isDir=path.is_dir() and not path.is_symlink(), path=f"tmp/{name}")
+        return len(names)
 
     def _add(self, category: Category, **members: Any) -> None:
         self._findings.append(Finding(category=category, members=members))
 
     def _cap_files(self) -> int:
         count = 0
-        for shard in sorted(_scan(self._path / "cap"), key=lambda entry: entry.name):
-            for entry in sorted(_scan(Path(shard.path)), key=lambda entry: entry.name):
+        for shard, names in self._shards("cap"):
+            for name in names:
                 count += 1
-                if (shard.name, entry.name) not in self._present:
-                    self._add(Category.ORPHAN_CAP, hash=entry.name, aa=shard.name, path=f"cap/{shard.name}/{entry.name}")
+                # Where sidecars cannot be seen, no body may be called an orphan: it would be deleted.
+                if (shard, name) not in self._present and not self._hidden & {"", shard}:
+                    self._add(Category.ORPHAN_CAP, hash=name, aa=shard, path=f"cap/{shard}/{name}")
         return count
 
-    def _sidecar(self, file: Path) -> None:
-        where = {"hash": file.stem, "aa": file.parent.name}
-        path = f"meta/{file.parent.name}/{file.name}"
+    def _sidecar(self, shard: str, name: str) -> None:
+        stem = name.removesuffix(".json")
+        where = {"hash": stem, "aa": shard}
+        path = f"meta/{shard}/{name}"
         try:
-            members = load_json((self._root.read_file(path) or b"").decode("utf-8", "replace"))
-        except (CacheRootError, JsonError) as exc:
+            members = load_json((read_below(self._path, path, MAX_SIDECAR_BYTES) or b"").decode("utf-8", "replace"))
+        except (FileReadError, JsonError) as exc:
             self._add(Category.MALFORMED, **where, path=path, error="not JSON" if isinstance(exc, JsonError) else "cannot be read")
             return
         if not isinstance(members, dict):
@@ -154,7 +184,7 @@ class _Verifier:
         where["key"] = sidecar.key
         if js_integer(members.get("v")) not in _VERSIONS:
             self._add(Category.SCHEMA_VERSION, **where, v=members.get("v"))
-        if key_hash(sidecar.key) != file.stem:
+        if key_hash(sidecar.key) != stem:
             self._add(Category.KEY_MISMATCH, **where, derived=key_hash(sidecar.key))
         self._check_dynamic(sidecar, where, path)
         if sidecar.status == CaptureStatus.BODY:
@@ -174,8 +204,8 @@ class _Verifier:
 
     def _check_body(self, sidecar: Sidecar, where: Mapping[str, str]) -> None:
         try:
-            body = self._root.read_file(f"cap/{where['aa']}/{where['hash']}")
-        except CacheRootError:
+            body = read_below(self._path, f"cap/{where['aa']}/{where['hash']}", MAX_BODY_BYTES)
+        except FileReadError:
             body = None
         if body is None:
             self._add(Category.MISSING_BODY, **where)
@@ -199,6 +229,5 @@ class _Verifier:
                 self._add(Category.INCOMPLETE_CLOSURE, **where, child=child, childHash=digest, **more)
 
 
-def _scan(path: Path) -> Iterator[os.DirEntry[str]]:
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(path) as entries:
-        yield from entries
+def _is_plain_file(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
