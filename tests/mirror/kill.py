@@ -61,11 +61,12 @@ class Soak:
     archive: LoopbackArchive
     base: str
     documents: int
+    seconds: float = 0.0
     killed: int = 0
     finished: int = 0
 
     async def crawl(self, root: Path, *, seconds: float = float("inf")) -> int:
-        """Crawl in a process that is killed after so many seconds, if it is not done by then; gives its exit code."""
+        """Crawl in a process that is killed so many seconds after it began, if it is not done by then; gives its exit code."""
         root.mkdir(exist_ok=True)
         spec = root.with_suffix(".json")
         spec.write_text(json.dumps({"root": str(root), "base": self.base, "keys": keys(self.documents), "together": TOGETHER}), "utf-8")
@@ -75,18 +76,20 @@ class Soak:
             process: trio.Process = await nursery.start(run)
             assert process.stdout is not None
             await process.stdout.receive_some(16)
+            began = trio.current_time()
             with trio.move_on_after(seconds):
                 await process.wait()
             if process.returncode is None:
                 process.kill()
+            self.seconds = trio.current_time() - began
         assert process.returncode in (0, -signal.SIGKILL), process.returncode
         return process.returncode
 
-    async def killed_until_done(self, root: Path, chance: random.Random, *, most: int) -> None:
-        """Kill at most so many times, then let it end."""
+    async def killed_until_done(self, root: Path, chance: random.Random, *, most: int, within: float) -> None:
+        """Kill at most so many times, each within so many seconds of its beginning, then let it end."""
         for left in range(most, -1, -1):
             held, recorded, before = holdings(root), edges(root), len(self.archive.log)
-            code = await self.crawl(root, seconds=chance.uniform(0.0, 0.6 * self.documents) if left else 600.0)
+            code = await self.crawl(root, seconds=chance.uniform(0.0, within) if left else 600.0)
             assert not edges_lost(recorded, edges(root))
             asked = {capture.key for hit in self.archive.log[before:] if (capture := parse_wayback_path(hit.target)) is not None}
             assert not asked & held, f"held, and asked for again: {sorted(asked & held)}"
@@ -128,8 +131,8 @@ def contents(root: Path) -> dict[str, Any]:
     return found | {"verified": sorted(Ledgers(root).verified(RULE_VERSION))}
 
 
-async def kill_many(count: int, *, seed: int, documents: int = 20) -> Soak:
-    """Kill ``count`` times, over as many roots as it takes; then compare."""
+async def kill_many(count: int, *, seed: int, documents: int = 20, share: float = 0.8) -> Soak:
+    """Kill ``count`` times, over as many roots as it takes; then compare. ``share``: of an undisturbed crawl's time, where a kill may fall."""
     chance = random.Random(seed)
     archive = LoopbackArchive(web(documents))
     async with open_loopback_archive(archive) as base:
@@ -137,11 +140,12 @@ async def kill_many(count: int, *, seed: int, documents: int = 20) -> Soak:
             soak = Soak(archive=archive, base=base, documents=documents)
             undisturbed = Path(folder, "undisturbed")
             assert await soak.crawl(undisturbed) == 0
+            within = share * soak.seconds
             expected = contents(undisturbed)
             assert len(expected["verified"]) == documents, Ledgers(undisturbed).flaky()
             while soak.killed < count:
                 root = Path(folder, f"root{soak.finished}")
-                await soak.killed_until_done(root, chance, most=min(10, count - soak.killed))
+                await soak.killed_until_done(root, chance, most=min(10, count - soak.killed), within=within)
                 report = await trio.to_thread.run_sync(verify_root, root)
                 assert report.ok, report.findings
                 found = contents(root)

@@ -204,8 +204,9 @@ async def test_a_spot_check_tells_what_it_found(tmp_path: Path) -> None:
     async with mirrored(tmp_path, "plain"):
         held = frozenset(CacheRoot(tmp_path).load_corpus())
         async with open_mirror_server(Site(CacheRoot(tmp_path), held=held)) as server:
-            done = await forage("spot-check", "--min-wait", "0", server.url, document_url("plain"), document_url("absent"))
-            as_json = await forage("spot-check", "--min-wait", "0", "--json", server.url, document_url("plain"))
+            flags = ["--min-wait", "0", "--browser-kind", "shell"]
+            done = await forage("spot-check", *flags, server.url, document_url("plain"), document_url("absent"))
+            as_json = await forage("spot-check", *flags, "--json", server.url, document_url("plain"))
     assert done.code == 1
     assert done.out.splitlines()[0].startswith("ok  ")
     assert "answered with 404" in done.out
@@ -214,7 +215,7 @@ async def test_a_spot_check_tells_what_it_found(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_the_demonstration_ends_well() -> None:
-    done = await forage("demo", "--min-wait", "0")
+    done = await forage("demo", "--min-wait", "0", "--browser-kind", "shell")
     assert done.code == 0, done.out
     assert done.out.count("verified ") == 5
     assert done.out.count("http://site.example.org/") == 5

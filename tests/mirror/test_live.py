@@ -56,7 +56,7 @@ class World:
 
 
 def probe(kind: Kind) -> BrowserProbe:
-    return BrowserProbe(browser_options(kind), min_wait=0.2, together=2)
+    return BrowserProbe(browser_options(kind), min_wait=0.2, quiet=0.2, together=2)
 
 
 @asynccontextmanager
@@ -136,7 +136,11 @@ async def test_what_is_not_complete_is_never_called_so(tmp_path: Path) -> None:
         "busy": ("probe-error", "probe-error"),
     }
     assert results[key_of("rotten")].members["corrupt"] == [key_of("rot.png")]
-    assert results[key_of("busy")].members["error"] == "the page's scripts had to be ended"
+    # Which of the two depends on how far its endless loop lets the browser get.
+    assert results[key_of("busy")].members["error"] in {
+        "the page's scripts had to be ended",
+        "the page had not come to rest at the deadline",
+    }
     assert (allowed.status.value, allowed.members["allowedEscapes"]) == ("verified", 1)
     left = {"navigation refused: https://elsewhere.example.net/", "navigation refused: https://form.example.net/?"}
     assert left <= set(the.dropped)
@@ -176,9 +180,12 @@ async def test_a_browser_that_cannot_be_started_fails_the_run_and_leaves_nothing
 
 async def test_a_cancelled_crawl_leaves_no_browser(tmp_path: Path) -> None:
     async with world(tmp_path) as the:
-        with trio.move_on_after(2.0):
-            await the.crawl("depth", "images", "scripts", delay=0.3)
-    assert children() == []
+        for wanted in ("depth", "scripts"):
+            with trio.CancelScope() as scope:
+                the.archive.on_hit = lambda hit, wanted=wanted, scope=scope: scope.cancel() if wanted in hit.target else None
+                await the.crawl("depth", "images", "scripts", delay=0.2)
+            assert scope.cancelled_caught
+            assert children() == []
 
 
 def children() -> list[str]:
