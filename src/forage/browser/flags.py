@@ -23,6 +23,8 @@ _FEATURES_OFF: Final = (
     "CertificateTransparencyComponentUpdater",
     "InterestFeedContentSuggestions",
     "NetworkTimeServiceQuerying",
+    # A renderer in reserve for each context: no context here outlives its one page, so that each would be started for nothing.
+    "SpareRendererForSitePerProcess",
 )
 _UDP_POLICY: Final = "disable_non_proxied_udp"
 _SMALL_SHARED_MEMORY: Final = 512 * 1024 * 1024

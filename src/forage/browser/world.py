@@ -26,33 +26,34 @@ _MEASURE: Final = """() => {
   return size;
 }"""
 
-# Measured after each change until the document is loaded, before anything can lay it out, and in some frames after that; less often when it
-# takes long. Watching for ever would keep the page painting for ever.
+# Measured after each change, before anything can lay it out, less often when that takes long; 30 times at most once it is loaded. A frame is
+# asked for only where a change came too soon to be measured: frames cost a page that does not change more than all the rest of this.
 _WATCH: Final = """(() => {
   if (window !== window.top) return;
   const most = %d, measure = %s;
-  let due = 0, frames = 0;
+  let due = 0, loaded = false, looks = 0, waits = false;
   globalThis.forageTakenOut = false;
   const look = () => {
     const begun = performance.now();
-    if (forageTakenOut || begun < due) return;
+    if (forageTakenOut || waits) return;
+    if (begun < due) {
+      waits = loaded;
+      if (waits) requestAnimationFrame(() => { waits = false; look(); });
+      return;
+    }
     if (measure() > most) {
       forageTakenOut = true;
       document.documentElement.remove();
     }
     const ended = performance.now();
     due = ended + 8 * (ended - begun);
+    if (loaded && ++looks >= 30) changes.disconnect();
   };
   const changes = new MutationObserver(look);
-  changes.observe(document, {childList: true, subtree: true});
-  const onFrame = () => {
-    look();
-    if (++frames < 30 && !forageTakenOut) requestAnimationFrame(onFrame);
-  };
+  changes.observe(document, {childList: true, characterData: true, subtree: true});
   addEventListener("load", () => {
-    changes.disconnect();
+    loaded = true;
     look();
-    requestAnimationFrame(onFrame);
   });
 })()"""
 
