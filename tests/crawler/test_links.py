@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forage.crawler import links as module
-from forage.crawler.links import MAX_LINKS, HrefMemo, Link, PageLinks, extract_links
+from forage.crawler.links import MAX_LINKS, Link, LinkMemo, PageLinks, extract_links
 from forage.crawler.urls import MAX_URL_LENGTH
 
 PAGE = "https://site.test/dir/page.html"
@@ -282,7 +282,7 @@ ENDS = [b"", b"\xff", "é".encode(), "\ufffd".encode(), b"<meta charset=gbk>", b
     )
 )
 def test_what_is_shared_between_pages_changes_no_link(pages: list[tuple[str, list[str], bytes, bytes, str | None]]) -> None:
-    memo = HrefMemo()
+    memo = LinkMemo()
     for url, hrefs, mark, end, content_type in pages:
         body = mark + b"<a href='/q?\xc3\xa9'>" + "".join(f"<a href='{href}'>" for href in hrefs).encode() + end
         decoded = body.decode("utf-8", "replace").removeprefix("\ufeff")
@@ -291,7 +291,7 @@ def test_what_is_shared_between_pages_changes_no_link(pages: list[tuple[str, lis
 
 
 def test_the_memo_of_hrefs_is_bounded() -> None:
-    memo = HrefMemo()
+    memo = LinkMemo()
     for page in range(100):
         for host in range(20):
             origin = f"https://site{host}.test"

@@ -7,11 +7,11 @@ guard refused has status 0 and says so in ``_error``; what only the guard saw ha
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 
 from ada_url import URL, URLSearchParams
 
+from forage._version import __version__
 from forage.browser.request_log import RequestEntry, RequestOutcome
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def har_document(visits: Iterable[Visit]) -> dict[str, Any]:
     visits = tuple(visits)
     facts = next((visit.browser for visit in visits if visit.browser is not None), None)
     name, _, number = ("" if facts is None else facts.product).partition("/")
-    log: dict[str, Any] = {"version": "1.2", "creator": {"name": "forage", "version": _own_version()}}
+    log: dict[str, Any] = {"version": "1.2", "creator": {"name": "forage", "version": __version__}}
     if facts is not None:
         log["browser"] = {"name": name, "version": number}
     log["pages"] = [_page(visit, f"page_{number}") for number, visit in enumerate(visits, 1)]
@@ -36,13 +36,6 @@ def har_document(visits: Iterable[Visit]) -> dict[str, Any]:
         _entry(entry, f"page_{number}", visit.started_at) for number, visit in enumerate(visits, 1) for entry in visit.requests
     ]
     return {"log": log}
-
-
-def _own_version() -> str:
-    try:
-        return version("forage-crawl")
-    except PackageNotFoundError:
-        return "0"
 
 
 def _page(visit: Visit, name: str) -> dict[str, Any]:

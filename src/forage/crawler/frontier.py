@@ -70,7 +70,6 @@ class _Shelf(Protocol):
     def is_covered(self, key: str) -> bool: ...
     def put(self, host: str, url: str, key: str, score: float, ticket: int) -> None: ...
     def take(self, host: str) -> tuple[str, str]: ...
-    def __len__(self) -> int: ...
 
 
 class _Memory:
@@ -82,9 +81,6 @@ class _Memory:
         self._covered: set[str] = set()
         self._fifo: dict[str, deque[str | tuple[str, str]]] = {}
         self._heap: dict[str, list[tuple[float, int, str, str]]] = {}
-
-    def __len__(self) -> int:
-        return len(self._depths)
 
     @property
     def depth(self) -> Callable[[str], int | None]:
@@ -156,16 +152,11 @@ class _Disk:
             "BEGIN",
         ):
             self._db.execute(statement)
-        self._count = 0
 
     def fill(self, known: Iterable[tuple[str, int, bool]], waiting: Iterable[tuple[str, float, int, str, str]]) -> None:
         """Take over what another shelf held."""
         self._db.executemany("INSERT INTO known VALUES (?, ?, ?)", known)
         self._db.executemany("INSERT INTO waiting VALUES (?, ?, ?, ?, ?)", waiting)
-        (self._count,) = self._db.execute("SELECT count(*) FROM known").fetchone()
-
-    def __len__(self) -> int:
-        return self._count
 
     def depth(self, key: str) -> int | None:
         row = self._db.execute("SELECT depth FROM known WHERE key = ?", (key,)).fetchone()
@@ -173,7 +164,6 @@ class _Disk:
 
     def set_depth(self, key: str, depth: int) -> None:
         new = "INSERT INTO known (key, depth) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET depth = excluded.depth"
-        self._count += self.depth(key) is None
         self._db.execute(new, (key, depth))
 
     def cover(self, key: str) -> None:
@@ -212,6 +202,8 @@ class Frontier:
         self._indexes: dict[str, int] = {}  # entries numbered so far, by host
         self._tickets = 0
         self._waiting = 0
+        self._known = 0
+        self._prefix, self._host = "", ""  # of the URL that came last: most that follow are of the same host
 
     def __len__(self) -> int:
         return self._waiting
@@ -249,7 +241,10 @@ class Frontier:
         if key == url:
             key = url  # one string object in both the queue and the table
         self._learn(key, depth)
-        host = host_key(url)
+        if not self._prefix or not url.startswith(self._prefix):
+            self._host = host_key(url)
+            self._prefix = f"{url[: url.index('//')]}//{self._host}/"
+        host = self._host
         count = self._counts.get(host, 0)
         if not count:
             self._ring.append(host)
@@ -283,7 +278,8 @@ class Frontier:
 
     def _learn(self, key: str, depth: int) -> None:
         self._shelf.set_depth(key, depth)
-        if len(self._shelf) > self._in_memory and isinstance(self._shelf, _Memory):
+        self._known += 1
+        if self._known > self._in_memory and isinstance(self._shelf, _Memory):
             disk = _Disk()
             self._shelf.move_to(disk)
             self._shelf = disk

@@ -22,7 +22,7 @@ from forage.crawler.sniff import Kind, Markup, read_markup
 from forage.crawler.xhtml import NotWellFormedError, read_elements
 from forage.fetch import product_token
 
-__all__ = ["MAX_LINKS", "MAX_LINK_CHARACTERS", "HrefMemo", "Link", "PageLinks", "extract_links", "parse_html"]
+__all__ = ["MAX_LINKS", "MAX_LINK_CHARACTERS", "Link", "LinkMemo", "PageLinks", "extract_links", "parse_html"]
 
 MAX_LINKS = 50_000
 """Links of one page; the rest is dropped with the warning ``too-many-links``."""
@@ -34,6 +34,7 @@ _MAX_ELEMENTS = 4 * MAX_LINKS  # among them duplicates and what is no link
 _TAGS = frozenset(["a", "area", "base", "frame", "iframe", "link", "meta"])
 _FOREIGN = frozenset(["svg", "math"])
 _WALKED = _TAGS | _FOREIGN
+_MEMO_LINKS, _MEMO_LENGTH = 16_384, 256
 
 Element = tuple[str, Mapping[str, "str | None"]]
 """Name and attributes; the link of SVG is called ``svg:a``."""
@@ -49,6 +50,30 @@ class Link(NamedTuple):
     url: str
     nofollow: bool = False
     delay: float | None = None
+
+
+_new_link = tuple.__new__  # what Link() comes to, without its wrapper
+
+
+class LinkMemo(HrefMemo):
+    """Hrefs, and the links of anchors that say no more than their URL: one object for all pages that have it, which is easier on the
+    collector of garbage than one each. Bounded. For one thread.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._plain: dict[str, Link] = {}
+
+    def plain(self, url: str) -> Link:
+        """The link of kind ``a``, without nofollow."""
+        link = self._plain.get(url)
+        if link is None:
+            link = _new_link(Link, ("a", url, False, None))
+            if len(url) <= _MEMO_LENGTH:
+                if len(self._plain) >= _MEMO_LINKS:
+                    self._plain.clear()
+                self._plain[url] = link
+        return link
 
 
 @attrs.frozen(kw_only=True)
@@ -67,7 +92,7 @@ def extract_links(
     headers: Sequence[tuple[str, str]] = (),
     user_agent: str | None = None,
     decoded: str | None = None,
-    memo: HrefMemo | None = None,
+    memo: LinkMemo | None = None,
 ) -> PageLinks:
     """The links of a page. Never raises; trouble is a warning and the links that were readable.
 
@@ -171,9 +196,6 @@ class _ForeignContent:
         return space
 
 
-_new_link = tuple.__new__  # what Link() comes to, without its wrapper
-
-
 @lru_cache(maxsize=16)
 def _product_token(user_agent: str) -> str:
     return product_token(user_agent)
@@ -186,10 +208,11 @@ def _says_no(rel: str | None) -> bool:
 class _Collector:
     """Gathers links under one key each, and what the page says about all of them."""
 
-    def __init__(self, page_url: str, user_agent: str | None, memo: HrefMemo | None) -> None:
+    def __init__(self, page_url: str, user_agent: str | None, memo: LinkMemo | None) -> None:
         self._page_url = page_url
-        self._memo = memo
-        self._resolver = HrefResolver(page_url, memo=memo)
+        self._memo = LinkMemo() if memo is None else memo
+        self._plain = self._memo.plain
+        self._resolver = HrefResolver(page_url, memo=self._memo)
         self._self = self._resolver.here
         self._agent = None if user_agent is None else _product_token(user_agent)
         self._nofollow = False
@@ -286,7 +309,7 @@ class _Collector:
             if len(self._found) >= MAX_LINKS:
                 self._full = True
                 return
-            self._found[url] = _new_link(Link, (kind, url, nofollow, delay))
+            self._found[url] = self._plain(url) if kind == "a" and not nofollow else _new_link(Link, (kind, url, nofollow, delay))
             self._characters += len(url)
             self._full = self._characters > MAX_LINK_CHARACTERS
         elif known.nofollow and not nofollow:

@@ -14,7 +14,7 @@ import trio
 
 from forage.crawler.frontier import Entry
 from forage.crawler.lanes import Outcome
-from forage.crawler.links import HrefMemo, Link, PageLinks, extract_links
+from forage.crawler.links import Link, LinkMemo, PageLinks, extract_links
 from forage.crawler.manifest import Page
 from forage.crawler.policy import CrawlPolicy
 from forage.crawler.urls import canonical_url, dedupe_key
@@ -31,7 +31,7 @@ class PageReader:
 
     policy: CrawlPolicy
     user_agent: str
-    memo: HrefMemo = attrs.field(factory=HrefMemo)
+    memo: LinkMemo = attrs.field(factory=LinkMemo)
 
     async def page(
         self,

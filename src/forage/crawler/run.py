@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime, timedelta
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import ada_url
@@ -18,6 +17,7 @@ import attrs
 import trio
 
 from forage._codec import dump_compact
+from forage._version import __version__
 from forage.crawler.acquire import Acquirer, LiveAcquirer, ReplayAcquirer
 from forage.crawler.engine import Crawl
 from forage.crawler.events import CrawlEvent, CrawlWarning, HostPaused
@@ -160,7 +160,7 @@ def _keep_memory_at_hand() -> None:
     glibc returns what lies free at the top of the heap, but once a block of some size was let go it keeps twice as much. Without this
     every tenth second of CPU is spent in page faults.
     """
-    block = bytearray(_AT_HAND)
+    block = bytes(_AT_HAND)  # not a bytearray, which would be written to
     del block
 
 
@@ -218,7 +218,7 @@ async def run_crawl(tools: CrawlTools, seed: Seed, emit: Emit, *, started: Calla
         policy_digest=digest,
         started_at=begin,
         ended_at=_instant(seams.utc_now()),
-        tool=f"forage/{_version()}",
+        tool=f"forage/{__version__}",
         sitemaps=running.sitemaps,
     )
 
@@ -243,10 +243,3 @@ def _without_secrets(url: str) -> str:
 
 def _instant(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _version() -> str:
-    try:
-        return version("forage-crawl")
-    except PackageNotFoundError:  # a source tree on the path, not installed
-        return "0"

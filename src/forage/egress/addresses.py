@@ -156,6 +156,12 @@ def _decode_nat64(value: int, length: int) -> int:
     return joined >> 120 - length - 32 & 0xFFFFFFFF
 
 
+@cache
+def _tables() -> tuple[tuple[tuple[_Network, str], ...], tuple[_Network, ...]]:
+    """The denied networks with their names, and the metadata addresses, both read once for all policies."""
+    return tuple((ipaddress.ip_network(text), name) for text, name in _DENIED), tuple(map(ipaddress.ip_network, _METADATA))
+
+
 class AddressRules:
     """The verdict on an address under one policy. Immutable; made once for a policy, then a table look-up.
 
@@ -175,8 +181,7 @@ class AddressRules:
             (128 - p.prefixlen, int(p.network_address) >> 128 - p.prefixlen, p.prefixlen, str(p))
             for p in sorted(set(prefixes), key=lambda p: -p.prefixlen)
         )
-        denied = [(ipaddress.ip_network(text), name) for text, name in _DENIED]
-        metadata = [ipaddress.ip_network(text) for text in _METADATA]
+        denied, metadata = _tables()
         self._ipv4, self._ipv6 = (
             _Blocks(
                 [row for row in denied if row[0].version == version],
