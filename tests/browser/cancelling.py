@@ -177,6 +177,11 @@ async def _span(phase: Phase, ground: Ground) -> float:
     return took
 
 
+def _opened_since(before: set[str]) -> list[str]:
+    """Descriptors, but for those with which a watch of memory is just looking."""
+    return [found for found in open_descriptors() - before if " /proc/" not in found]
+
+
 async def _check(ground: Ground, before: set[str]) -> None:
     """Nothing is left, but for the shared browser, which is as good as before."""
     if ground.shared is None:
@@ -191,8 +196,8 @@ async def _check(ground: Ground, before: set[str]) -> None:
                 await trio.sleep(0.01)
         assert await ground.shared.contexts() == 0
     # The server's ends of connections are closed by tasks of the server.
-    await wait_for(lambda: open_descriptors() <= before, seconds=PATIENCE)
-    assert open_descriptors() <= before
+    await wait_for(lambda: not _opened_since(before), seconds=PATIENCE)
+    assert _opened_since(before) == []
 
 
 def _steps(chance: random.Random, *, shared: bool) -> Iterator[Phase]:

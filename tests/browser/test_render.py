@@ -178,3 +178,16 @@ async def test_console_errors_are_in_the_result() -> None:
     assert texts[0] == "one 2"
     assert any("three" in text for text in texts)
     assert "no" not in texts
+
+
+async def test_halves_of_characters_that_scripts_leave_behind_cost_no_rendering() -> None:
+    script = r"const s='a\ud83d\ude00b\ud83d'; console.error(s); document.body.append(s)"
+    routes = {"/": html(f"<p>x<script>{script}</script>")}
+    async with open_browser_site(routes) as site, renderer(site, read_text=True) as made:
+        result = await made.render(f"{site.origin}/")
+        async with Fetcher(egress=site.policy, delay=0.0, dialer=site.dialer, render="always", renderer=made) as fetcher:
+            snapshot = (await fetcher.fetch(f"{site.origin}/")).unwrap()
+    assert "a😀b\ufffd</body>" in result.html
+    assert "a😀b\ufffd" in (result.visit.text or "")
+    assert result.visit.console[0].text == "a😀b\ufffd"
+    assert snapshot.rendered

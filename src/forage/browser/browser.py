@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
 import trio
@@ -22,7 +22,7 @@ from forage.browser.page_options import PageOptions
 from forage.browser.request_log import BrowserFacts, PageOutcome
 from forage.browser.sessions import AUTO_ATTACH, HTTPS_PATTERNS
 from forage.browser.wording import text_of
-from forage.egress import ProxyEvent, deny_all, open_proxy
+from forage.egress import EgressPolicy, Proxy, ProxyEvent, ProxyRules, deny_all, open_proxy
 from forage.errors import BrowserError, BrowserLostError
 
 __all__ = ["Browser", "open_browser"]
@@ -127,7 +127,7 @@ class Browser:
         def on_event(event: ProxyEvent) -> None:
             early.append(event) if page is None else page.decided(event)
 
-        async with open_proxy(
+        async with _open_guard(
             options.egress, resolver=options.resolver, dialer=options.dialer, limits=options.limits, on_event=on_event
         ) as guard:
             made = await self._connection.call(
@@ -138,6 +138,8 @@ class Browser:
             context = text_of(made, "browserContextId")
             page = Page(self._connection, options, context=context, why_crashed=self._memory.why_ended)
             self._pages[context] = page
+            for event in early:
+                page.decided(event)
             try:
                 await self._prepare(page, options)
                 yield page
@@ -174,6 +176,17 @@ class Browser:
 
 
 @asynccontextmanager
+async def _open_guard(rules: EgressPolicy | ProxyRules | None, **options: Any) -> AsyncIterator[Proxy]:
+    """A listener that a page or the browser is told to use. Raises BrowserError where none can be had."""
+    async with AsyncExitStack() as stack:
+        try:
+            guard = await stack.enter_async_context(open_proxy(rules, **options))
+        except OSError as exc:
+            raise BrowserError(f"no listener for the guard of a page: {exc.strerror}") from exc
+        yield guard
+
+
+@asynccontextmanager
 async def open_browser(options: BrowserOptions | None = None) -> AsyncIterator[Browser]:
     """Start a browser, until the block ends; then nothing of it is left: no process, profile, listener or connection.
 
@@ -181,7 +194,7 @@ async def open_browser(options: BrowserOptions | None = None) -> AsyncIterator[B
     """
     options = options or BrowserOptions()
     refused: deque[ProxyEvent] = deque(maxlen=_MOST_REFUSALS)
-    async with open_proxy(deny_all(), on_event=refused.append) as nowhere, open_chromium(options, proxy=nowhere.url) as chromium:
+    async with _open_guard(deny_all(), on_event=refused.append) as nowhere, open_chromium(options, proxy=nowhere.url) as chromium:
         version = await chromium.connection.call("Browser.getVersion")
         facts = BrowserFacts(
             product=text_of(version, "product"),

@@ -87,7 +87,10 @@ async def open_chromium(options: BrowserOptions, *, proxy: str) -> AsyncIterator
     program = find_program(options.program, prefer=options.prefer)
     user = _user(options.user)
     await trio.to_thread.run_sync(sweep_profiles)
-    launch = _Launch(options, user)
+    try:
+        launch = _Launch(options, user)
+    except OSError as exc:
+        raise BrowserError(f"the browser has no place for its profile: {exc.strerror}", code=BrowserErrorCode.START_FAILED) from exc
     failure: Exception | None = None
     try:
         await launch.spawn(program, proxy)
@@ -260,7 +263,10 @@ def _remove_all(group: int, profile: Profile) -> tuple[tuple[int, ...], bool]:
     """Kill and remove until nothing is left, for a bounded time: children die some milliseconds after their parent and may still write."""
     ends = time.monotonic() + CLEAN_UP_SECONDS
     while True:
-        left = end_processes(group, str(profile.path))
+        try:
+            left = end_processes(group, str(profile.path))
+        except OSError:  # no descriptor is left to look with; the group was killed before
+            left = (group,)
         removed = profile.remove()
         if (not left and removed) or time.monotonic() > ends:
             return left, removed

@@ -45,7 +45,10 @@ class MemoryWatch:
                     kill_group(self._group)
 
     def _too_large(self) -> list[ProcessFacts]:
-        return [p for p in processes_of(self._group) if p.anonymous_bytes > self._limit * (1 if p.kind == "renderer" else 2)]
+        try:
+            return [p for p in processes_of(self._group) if p.anonymous_bytes > self._limit * (1 if p.kind == "renderer" else 2)]
+        except OSError:  # no descriptor is left to look with: pages are not ended for that, and the next look is soon
+            return []
 
     def why_ended(self) -> str | None:
         """Why a process ended just now, if it was ended here."""

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from forage.browser.cdp import JsonObject
 from forage.browser.request_log import ConsoleMessage, CspIssue, Dialog, Download, Speculation
-from forage.browser.wording import text_of
+from forage.browser.wording import text_of, whole
 
 __all__ = ["PageNotes"]
 
@@ -158,7 +158,7 @@ class PageNotes:
 def _said(word: JsonObject) -> str:
     """A value as the browser describes it."""
     value = word.get("value")
-    return text_of(word, "description")[:_LONGEST_TEXT] or (str(value)[:_LONGEST_TEXT] if value is not None else "")
+    return text_of(word, "description")[:_LONGEST_TEXT] or (whole(str(value)[:_LONGEST_TEXT]) if value is not None else "")
 
 
 def _keep(rows: list[_Row], row: _Row) -> None:

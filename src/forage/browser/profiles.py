@@ -76,12 +76,19 @@ def sweep_profiles() -> int:
             found = _NAME.fullmatch(entry.name)
             if found is None or int(found[1]) != namespace or is_same_process(int(found[2]), int(found[3])):
                 continue
-            # Others may make such a name in a shared directory: only a real directory of our own is touched.
-            info = entry.stat(follow_symlinks=False)
-            if stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid():
+            if _is_ours(entry):
                 _sweep(entry.path)
                 removed += 1
     return removed
+
+
+def _is_ours(entry: os.DirEntry[str]) -> bool:
+    """Others may make such a name in a shared directory: only a real directory of our own is touched."""
+    try:
+        info = entry.stat(follow_symlinks=False)
+    except OSError:  # another start has just swept it
+        return False
+    return stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid()
 
 
 def _sweep(path: str) -> None:

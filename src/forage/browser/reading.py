@@ -17,7 +17,7 @@ from ada_url import URL
 from forage.browser.cdp import JsonObject
 from forage.browser.errors import CommandRefusedError, NoAnswerError
 from forage.browser.page import Page
-from forage.browser.wording import text_of
+from forage.browser.wording import text_of, whole
 from forage.browser.world import WORLD, measure
 from forage.errors import BrowserError
 
@@ -86,7 +86,7 @@ class PageReader:
         root = await self._root_node()
         answer = await self._ask("DOM.getOuterHTML", {"nodeId": root.get("nodeId")}, times=_LARGE)
         html = text_of(answer, "outerHTML")
-        if len(html) > most or len(html.encode("utf-8", "surrogatepass")) > most:
+        if len(html) > most or len(html.encode()) > most:
             raise TooLargeError(f"the document has more than {most} bytes")
         return html
 
@@ -104,7 +104,7 @@ class PageReader:
         text = await self._evaluate(f"(t => t.length > {most} ? null : t)(document.body ? document.body.innerText : '')", times=_LARGE)
         if not isinstance(text, str):
             raise TooLargeError(f"the text has more than {most} characters")
-        return text
+        return whole(text)
 
     async def screenshot(self, area: Literal["viewport", "full"]) -> bytes:
         """A PNG of what is in the window, or of the whole page up to 16384 pixels a side."""

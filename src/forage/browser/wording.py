@@ -7,15 +7,20 @@ from typing import Any
 
 from forage.browser.cdp import JsonObject
 
-__all__ = ["clock_of", "initiator_of", "instant", "text_of"]
+__all__ = ["clock_of", "initiator_of", "instant", "text_of", "whole"]
 
 _LATEST = 253_402_300_799.0  # the end of the year 9999
 
 
+def whole(text: str) -> str:
+    """``text`` with U+FFFD for each half of a surrogate pair, as a browser writes it out: scripts cut texts anywhere."""
+    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 def text_of(params: JsonObject, name: str) -> str:
-    """The member as text, empty when it is none."""
+    """The member as text that can be written down, empty when it is none."""
     value = params.get(name)
-    return value if isinstance(value, str) else ""
+    return whole(value) if isinstance(value, str) else ""
 
 
 def clock_of(params: JsonObject, name: str = "timestamp") -> float | None:

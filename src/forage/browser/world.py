@@ -26,8 +26,8 @@ _MEASURE: Final = """() => {
   return size;
 }"""
 
-# Measured after each change, before anything can lay it out, less often when that takes long; 30 times at most once it is loaded. A frame is
-# asked for only where a change came too soon to be measured: frames cost a page that does not change more than all the rest of this.
+# Measured after each change, before anything can lay it out, less often when that takes long; at most 30 times once it is loaded. A frame
+# is asked for only where a change came too soon to be measured: frames cost a page that does not change more than all the rest of this.
 _WATCH: Final = """(() => {
   if (window !== window.top) return;
   const most = %d, measure = %s;
