@@ -141,6 +141,14 @@ class Page:
         """A command on the root session. Raises BrowserError."""
         return await self._connection.call(method, params, self.root, seconds=seconds)
 
+    def post(self, method: str, params: JsonObject | None = None) -> Call:
+        """A command on the root session, put in line; `answer` waits for it."""
+        return self._connection.post(method, params, self.root)
+
+    async def answer(self, call: Call, *, seconds: float) -> JsonObject:
+        """The answer to a posted command. Raises BrowserError."""
+        return await self._connection.answer(call, seconds=seconds)
+
     async def is_browser_busy(self) -> bool:
         """Whether the browser itself takes long to answer, whatever the page does. Raises BrowserError."""
         asked = trio.current_time()

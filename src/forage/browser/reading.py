@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 from ada_url import URL
 
-from forage.browser.cdp import JsonObject
+from forage.browser.cdp import Call, JsonObject
 from forage.browser.errors import CommandRefusedError, NoAnswerError
 from forage.browser.page import Page
 from forage.browser.wording import text_of, whole
@@ -79,11 +79,13 @@ class PageReader:
 
     async def html(self, most: int) -> str:
         """The whole document as HTML, its doctype too; no shadow trees, no frames. Raises TooLargeError above ``most`` bytes."""
+        # Each wait for an answer costs as much as the answer when all pages are busy: what does not depend on another is in line before it.
+        early = self._page.post("DOM.getDocument", {"depth": 0})
         # Its size first: the text of a document of 100 MB would hold up every page of this browser.
         size = await self._evaluate(measure(most))
         if not isinstance(size, int) or size > most:
             raise TooLargeError(f"the document has more than {most} bytes")
-        root = await self._root_node()
+        root = await self._root_node(early)
         answer = await self._ask("DOM.getOuterHTML", {"nodeId": root.get("nodeId")}, times=_LARGE)
         html = text_of(answer, "outerHTML")
         if len(html) > most or len(html.encode()) > most:
@@ -96,8 +98,9 @@ class PageReader:
         A page that does not tell is not worth waiting for. Raises PageGoneError, BrowserLostError.
         """
         with suppress(NoAnswerError):
-            await self._page.call("Runtime.enable", seconds=self._seconds)
-            await self._page.call("Runtime.disable", seconds=self._seconds)
+            told = self._page.post("Runtime.enable")
+            self._page.post("Runtime.disable")
+            await self._page.answer(told, seconds=self._seconds)
 
     async def text(self, most: int) -> str:
         """The text that can be seen. Raises TooLargeError above ``most`` characters."""
@@ -146,8 +149,11 @@ class PageReader:
             return None
         return url.partition("#")[0] if url.startswith(("http:", "https:")) else None
 
-    async def _root_node(self) -> JsonObject:
-        answer = await self._ask("DOM.getDocument", {"depth": 0})
+    async def _root_node(self, early: Call | None = None) -> JsonObject:
+        """The document's node; ``early`` is a call for it that was posted before, and may have got no answer."""
+        answer: JsonObject | None = early.result if early is not None else None
+        if answer is None:
+            answer = await self._ask("DOM.getDocument", {"depth": 0})
         root: Any = answer.get("root")
         if not isinstance(root, dict):
             raise BrowserError("the page has no document")
