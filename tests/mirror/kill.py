@@ -132,7 +132,7 @@ def contents(root: Path) -> dict[str, Any]:
 
 
 async def kill_many(count: int, *, seed: int, documents: int = 20, share: float = 0.8) -> Soak:
-    """Kill ``count`` times, over as many roots as it takes; then compare. ``share``: of an undisturbed crawl's time, where a kill may fall."""
+    """Kill ``count`` times, over as many roots as it takes; then compare. A kill falls within ``share`` of an undisturbed crawl's time."""
     chance = random.Random(seed)
     archive = LoopbackArchive(web(documents))
     async with open_loopback_archive(archive) as base:

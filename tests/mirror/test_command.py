@@ -15,15 +15,17 @@ from typing import Any
 import attrs
 import pytest
 import trio
+import trio.testing
 
 from forage.cli import mirror as command
 from forage.egress import EgressSession
-from forage.errors import EgressDeniedError, InvalidPolicyError
+from forage.errors import CaptureError, EgressDeniedError, InvalidPolicyError
 from forage.mirror import CacheRoot, Site, open_mirror_server
 from forage.mirror.archive import GuardedArchive, archive_egress
+from forage.mirror.cache import Entry
 from forage.mirror.demo_web import captures, document_url
 from forage.mirror.fixpoint import crawl
-from forage.mirror.keys import body_path, key_hash
+from forage.mirror.keys import body_path, key_hash, sidecar_path
 from forage.mirror.ledgers import Ledgers
 from forage.mirror.lock import RootBusyError, root_lock
 from forage.mirror.loopback import LoopbackArchive, open_loopback_archive
@@ -89,6 +91,33 @@ async def test_a_crawl_of_verified_documents_needs_no_browser(tmp_path: Path) ->
         done = await forage("crawl", "--root", tmp_path, "--ledger", tmp_path)
     assert done.code == 0
     assert done.json["tally"] == {"verified-cached": 2}
+
+
+WARM = """if True:
+    import argparse, io, json, sys, trio
+    from forage.cli import mirror
+
+    async def main(*arguments):
+        opened = []
+        watched = ("socket.", "subprocess.", "os.exec", "os.fork", "os.posix_spawn", "os.system")
+        sys.addaudithook(lambda event, _: opened.append(event) if event.startswith(watched) else None)
+        out = io.StringIO()
+        parser = argparse.ArgumentParser()
+        mirror.add_parser(parser.add_subparsers())
+        code = await mirror.run(parser.parse_args(["mirror", "crawl", *arguments]), out, sys.stderr)
+        print(json.dumps([code, opened, json.loads(out.getvalue())["tally"]]))
+
+    trio.run(main, *sys.argv[1:])
+"""
+
+
+async def test_a_crawl_of_verified_documents_starts_no_process_no_listener_and_no_socket(tmp_path: Path) -> None:
+    async with mirrored(tmp_path, "deep", "plain") as (archive, base):
+        flags = ["--root", str(tmp_path), "--archive-base", base]
+        command = [sys.executable, "-c", WARM, *flags, document_url("deep"), document_url("plain")]
+        done = await trio.run_process(command, capture_stdout=True)
+        assert not archive.log
+    assert json.loads(done.stdout) == [0, [], {"verified-cached": 2}]
 
 
 async def test_a_root_that_another_process_writes_is_one_error(tmp_path: Path) -> None:
@@ -181,6 +210,24 @@ async def test_status_and_explain_name_what_blocks_and_where_it_stands(tmp_path:
     assert source.splitlines()[place["line"] - 1][place["column"] - 1 :].startswith("/app.js")
 
 
+async def test_a_crawl_says_what_did_not_verify_and_how_to_learn_why(tmp_path: Path) -> None:
+    parser, out, err = argparse.ArgumentParser(), io.StringIO(), io.StringIO()
+    command.add_parser(parser.add_subparsers())
+    async with open_loopback_archive(LoopbackArchive(captures())) as base:
+        flags = ["--root", str(tmp_path), "--delay", "0", "--archive-base", base]
+        args = parser.parse_args(["mirror", "crawl", *flags, document_url("late"), document_url("absent")])
+        tools = attrs.evolve(command.default_tools(), open_probe=lambda _: PageReader(edit=asks_a_stranger))
+        assert await command.run_crawl(args, out, err, tools) == 1
+    lines = err.getvalue().splitlines()
+    assert [line.rpartition("/")[2] for line in lines[-5:-3]] == [
+        "late: flaky",
+        "absent: error: the archive has no such capture (HTTP 404)",
+    ]
+    assert lines[-3:-1] == ["forage mirror crawl: 2 of 2 document(s) did not verify", "why:"]
+    assert lines[-1].split()[:4] == ["forage", "mirror", "explain", "--root"]
+    assert (await forage(*lines[-1].split()[2:])).code == 1
+
+
 async def test_explain_of_what_is_not_there(tmp_path: Path) -> None:
     assert (await forage("explain", "--root", tmp_path, "nonsense")).code == 2
     assert "absent" in (await forage("explain", "--root", tmp_path, DEEP)).out
@@ -190,6 +237,8 @@ async def test_a_spot_check_needs_keys_and_a_browser() -> None:
     wrong = await forage("spot-check", "http://127.0.0.1:1/", DEEP, "nonsense")
     assert (wrong.code, wrong.out) == (2, "")
     assert "nonsense" in wrong.err
+    nowhere = await forage("spot-check", "nonsense", DEEP)
+    assert (nowhere.code, nowhere.err) == (2, "forage mirror spot-check: not the URL of a mirror: nonsense\n")
     missing = await forage("spot-check", "--browser-cmd", "no-such-browser", "http://127.0.0.1:1/", DEEP)
     assert (missing.code, missing.out) == (10, "")
 
@@ -248,6 +297,35 @@ async def test_serve_answers_until_interrupted(tmp_path: Path) -> None:
             assert await process.wait() == 0
     assert b'href="/web/20120515093000cs_/http://site.example.org/a.css"' in received.body
     assert received.header("content-security-policy") is not None
+
+
+@pytest.mark.parametrize("port", ["-1", "99999"])
+async def test_serving_takes_no_port_that_is_none(tmp_path: Path, port: str) -> None:
+    with pytest.raises(InvalidPolicyError, match="port"):
+        await forage("serve", "--root", tmp_path, "--port", port)
+
+
+async def test_a_port_that_is_taken_is_one_error(tmp_path: Path) -> None:
+    async with open_loopback_archive(LoopbackArchive(captures())) as base:
+        with pytest.raises(CaptureError, match="cannot be listened on"):
+            await forage("serve", "--root", tmp_path, "--port", base.rpartition(":")[2])
+
+
+async def test_a_verification_can_be_interrupted(tmp_path: Path) -> None:
+    CacheRoot(tmp_path).commit(Entry(key=DEEP, status="error", fetched_at="2026-01-02T03:04:05.000Z"))
+    sidecar = tmp_path / sidecar_path(key_hash(DEEP))
+    for n in range(3000):
+        sidecar.with_name(f"{n}.json").write_bytes(b"{}")
+    done: list[Done] = []
+
+    async def verify() -> None:
+        done.append(await forage("verify", "--root", tmp_path))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(verify)
+        await trio.testing.wait_all_tasks_blocked()
+        signal.raise_signal(signal.SIGINT)
+    assert (done[0].code, done[0].out) == (11, "")
 
 
 async def test_an_interrupted_crawl_ends_cleanly_and_keeps_what_it_has(tmp_path: Path) -> None:

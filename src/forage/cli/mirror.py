@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import signal
+import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 import attrs
 import trio
 
+from forage.cli.interrupts import INTERRUPTED, interruptible
 from forage.cli.mirror_options import add_archive_options, add_probe_options, load_policy, open_probe
 from forage.cli.options import quoted
-from forage.errors import BrowserError, ForageError
+from forage.errors import BrowserError
 
 if TYPE_CHECKING:
     from forage.mirror import CrawlReport, EscapePolicy, Probe, RetryTerminal
@@ -23,8 +24,8 @@ __all__ = ["Tools", "add_parser", "run"]
 
 WRONG_USAGE = 2
 BROWSER_MISSING = 10
-INTERRUPTED = 11
 _SAFE_INTEGER = 2**53 - 1
+_MOST_TOLD = 20
 _STATIC_ONLY = "static-only: nothing is rendered, so nothing is verified; what scripts ask for stays unknown"
 _INSPECTIONS = ("verify", "status", "explain", "serve", "spot-check", "demo")
 
@@ -118,7 +119,7 @@ async def run_crawl(args: argparse.Namespace, out: TextIO, err: TextIO, tools: T
     if args.static_only:
         print(f"forage mirror crawl: {_STATIC_ONLY}", file=err)
     try:
-        report = await _interruptible(lambda: _crawl(plan, urls, tools, err), err)
+        report = await interruptible(lambda: _crawl(plan, urls, tools, err), err, "interrupted: what was captured and verified is kept")
     except BrowserError as exc:
         print(f"forage mirror crawl: {exc}", file=err)
         return BROWSER_MISSING
@@ -131,9 +132,20 @@ async def run_crawl(args: argparse.Namespace, out: TextIO, err: TextIO, tools: T
     out.write(dump_pretty(summary) + "\n")
     if report.ok:
         return 0
-    failed = sum(not result.ok for result in report.results)
-    print(f"forage mirror crawl: {failed} of {len(report.results)} document(s) did not verify", file=err)
+    _tell_failed(plan, report, err)
     return 1
+
+
+def _tell_failed(plan: _Plan, report: CrawlReport, err: TextIO) -> None:
+    failed = [result for result in report.results if not result.ok]
+    for result in failed[:_MOST_TOLD]:
+        why = result.members.get("error")
+        print(f"{quoted(result.key)}: {result.status.value}" + (f": {quoted(str(why))}" if why else ""), file=err)
+    more = f"; the first {_MOST_TOLD} are named" if len(failed) > _MOST_TOLD else ""
+    print(f"forage mirror crawl: {len(failed)} of {len(report.results)} document(s) did not verify{more}", file=err)
+    explained = [result.key for result in failed if result.status.value not in {"error", "cap-skipped"} and result.key.isprintable()]
+    if plan.renders and explained:
+        print(f"why:\n  {shlex.join(['forage', 'mirror', 'explain', '--root', plan.root, explained[0]])}", file=err)
 
 
 @attrs.frozen(kw_only=True)
@@ -233,29 +245,6 @@ async def _documents(args: argparse.Namespace, tools: Tools) -> list[str]:
     if not urls:
         raise UsageError("no documents: give replay URLs, or --ledger DIR of a mirror that holds some")
     return urls
-
-
-async def _interruptible(work: Callable[[], Awaitable[CrawlReport]], err: TextIO) -> CrawlReport | None:
-    """The report, or None when an interrupt came first. What was captured and stamped until then stays."""
-    done: list[CrawlReport] = []
-    failed: list[ForageError] = []
-
-    async def until_done() -> None:
-        try:
-            done.append(await work())
-        except ForageError as exc:  # kept, because the nursery would wrap it in a group
-            failed.append(exc)
-        nursery.cancel_scope.cancel()
-
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(until_done)
-            async for _ in signals:
-                print("interrupted: what was captured and verified is kept", file=err)
-                nursery.cancel_scope.cancel()
-    if failed:
-        raise failed[0]
-    return done[0] if done else None
 
 
 class _Progress:

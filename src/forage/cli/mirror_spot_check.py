@@ -42,11 +42,15 @@ async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Nothing but the mirror's own origin is reached, whatever its pages ask for."""
     from forage.mirror import spot_check
     from forage.mirror.keys import parse_crawl_input
+    from forage.mirror.leaks import url_origin
 
     documents = [parse_crawl_input(text) for text in args.keys]
     wrong = next((text for text, document in zip(args.keys, documents, strict=True) if document is None), None)
     if wrong is not None:
         print(f"forage mirror spot-check: not a key and not a replay URL: {quoted(wrong)}", file=err)
+        return 2
+    if not url_origin(args.base_url).startswith(("http://", "https://")):
+        print(f"forage mirror spot-check: not the URL of a mirror: {quoted(args.base_url)}", file=err)
         return 2
     policy, probe = load_policy(args.allow_escapes), open_probe(args, egress=_egress(args.base_url, args.allow_network))
 

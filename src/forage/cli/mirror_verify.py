@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 import trio
 
 from forage._codec import dump_pretty
+from forage.cli.interrupts import INTERRUPTED, interruptible
 from forage.cli.mirror_options import add_archive_options, add_root_option, require_root
 from forage.cli.options import counted, quoted
 from forage.errors import CaptureError
@@ -17,11 +18,16 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser", "run"]
 
+_OTHER_BYTES = "; the archive gives other bytes now: what was verified with the old ones wants to be rendered again (crawl --force)"
+
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command's flags."""
     parser = commands.add_parser(
-        "verify", help="check a mirror on disk", description=__doc__, epilog="exit codes: 0 no finding remains, 1 some do"
+        "verify",
+        help="check a mirror on disk",
+        description=__doc__,
+        epilog="exit codes: 0 no finding remains, 1 some do, 2 wrong usage, 11 interrupted",
     )
     add_root_option(parser)
     parser.add_argument("--fix", action="store_true", help="delete bodies without sidecar and scratch files, and nothing else")
@@ -32,17 +38,32 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Exit code 0 when no finding remains; the report is one JSON object on standard output."""
-    from forage.mirror import verify_root
-
     require_root(args.root)
-    report = await trio.to_thread.run_sync(lambda: verify_root(args.root, fix=args.fix))
-    if args.refetch:
-        await _refetch(args, report, err)
-        report = await trio.to_thread.run_sync(lambda: verify_root(args.root, fix=args.fix))
+    report = await interruptible(lambda: _verify(args, err), err, "interrupted: nothing was looked at to its end")
+    if report is None:
+        return INTERRUPTED
     out.write(dump_pretty(report.to_json()) + "\n")
     if not report.ok:
         print(f"forage mirror verify: {counted(len(report.findings), 'finding')}", file=err)
     return 0 if report.ok else 1
+
+
+async def _verify(args: argparse.Namespace, err: TextIO) -> RootReport:
+    report = await _read(args)
+    if not args.refetch:
+        return report
+    await _refetch(args, report, err)
+    return await _read(args)
+
+
+async def _read(args: argparse.Namespace) -> RootReport:
+    """Everything, in a thread that an interrupt ends between two sidecars."""
+    from forage.mirror import verify_root
+
+    def between(_: int) -> None:
+        trio.from_thread.check_cancelled()
+
+    return await trio.to_thread.run_sync(lambda: verify_root(args.root, fix=args.fix, on_sidecar=between))
 
 
 async def _refetch(args: argparse.Namespace, report: RootReport, err: TextIO) -> None:
@@ -72,7 +93,8 @@ async def _refetch(args: argparse.Namespace, report: RootReport, err: TextIO) ->
                 try:
                     sidecar = await trio.to_thread.run_sync(root.read_sidecar, key)
                     if sidecar is not None:
-                        await capturer.refetch(sidecar)
-                        print(f"{quoted(key)}: fetched again", file=err)
+                        fetched = await capturer.refetch(sidecar)
+                        same = fetched.content_hash == sidecar.content_hash
+                        print(f"{quoted(key)}: fetched again" + ("" if same else _OTHER_BYTES), file=err)
                 except CaptureError as exc:
                     print(f"{quoted(key)}: {exc}", file=err)

@@ -6,6 +6,8 @@ without request bodies: a request that brings one is answered and its connection
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -16,6 +18,7 @@ from typing import Final
 import attrs
 import trio
 
+from forage.errors import CaptureError, InvalidPolicyError
 from forage.mirror.answers import Served, SiteAnswer
 from forage.mirror.site import Site
 
@@ -65,9 +68,18 @@ class LoopbackServer:
 
 @asynccontextmanager
 async def open_loopback_server(handler: Handler, *, port: int = 0) -> AsyncIterator[LoopbackServer]:
-    """Listen on 127.0.0.1 and answer by ``handler`` until the block ends; then every connection is closed."""
+    """Listen on 127.0.0.1 and answer by ``handler`` until the block ends; then every connection is closed.
+
+    ``port`` 0: any that is free. Raises InvalidPolicyError for what is no port, CaptureError when it cannot be listened on.
+    """
+    if type(port) is not int or not 0 <= port <= 65_535:
+        raise InvalidPolicyError("port", "a port number", got=port)
+    try:
+        listeners = await trio.open_tcp_listeners(port, host="127.0.0.1")
+    except OSError as exc:
+        raise CaptureError(f"port {port} cannot be listened on ({os.strerror(exc.errno or errno.EADDRINUSE)})") from exc
     async with trio.open_nursery() as nursery:
-        listeners = await nursery.start(partial(trio.serve_tcp, partial(_serve, handler), port, host="127.0.0.1"))
+        nursery.start_soon(trio.serve_listeners, partial(_serve, handler), listeners)
         try:
             yield LoopbackServer(url=f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}")
         finally:

@@ -85,8 +85,9 @@ class RootReport:
 def verify_root(path: Path, *, fix: bool = False, on_sidecar: Callable[[int], None] | None = None) -> RootReport:
     """Read everything below ``path``. With ``fix`` orphaned bodies and scratch files are deleted, and are no finding any more.
 
-    ``on_sidecar`` is told how many sidecars were read. Raises CacheRootError when something could not be deleted, RootBusyError when there
-    is something to delete and another process writes the root.
+    ``on_sidecar`` is told how many sidecars were read, from 1 again when all is looked at once more; what it raises ends the reading.
+    Raises CacheRootError when something could not be deleted, RootBusyError when there is something to delete and another process writes
+    the root.
     """
     report = _Verifier(CacheRoot(path), on_sidecar).run()
     if not fix or not report.of(*REAPABLE):
@@ -94,7 +95,7 @@ def verify_root(path: Path, *, fix: bool = False, on_sidecar: Callable[[int], No
     Ledgers(path).prepare()
     with root_lock(path, started=utc_text(datetime.now(UTC))):
         # Looked at again: a body whose sidecar a crawl was about to publish is no orphan.
-        report = _Verifier(CacheRoot(path), None).run()
+        report = _Verifier(CacheRoot(path), on_sidecar).run()
         with writing():
             for finding in report.of(*REAPABLE):
                 _reap(path, str(finding.members["path"]))
