@@ -25,6 +25,9 @@ _FEATURES_OFF: Final = (
     "NetworkTimeServiceQuerying",
     # A renderer in reserve for each context: no context here outlives its one page, so that each would be started for nothing.
     "SpareRendererForSitePerProcess",
+    # Names in the place of a page's local addresses are answered by multicast: the browser joins its group, and the network is told of it.
+    # There are no local addresses to hide, as the policy below leaves a page no socket of its own.
+    "WebRtcHideLocalIpsWithMdns",
 )
 _UDP_POLICY: Final = "disable_non_proxied_udp"
 _SMALL_SHARED_MEMORY: Final = 512 * 1024 * 1024
