@@ -1,0 +1,55 @@
+"""Playwright as a peer of `benchmarks.render`: run by the interpreter of an environment of its own, never by forage's.
+
+    python3 -m venv peer && peer/bin/pip install playwright
+
+and give that folder as ``--playwright``. No browser is downloaded: it drives the program that forage drives, with the flags that forage
+gives. ``playwright_peer.py SPEC`` reads one JSON line a run from standard input and answers each with one JSON line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from playwright.async_api import Browser, async_playwright  # type: ignore[import-not-found,unused-ignore]
+
+
+async def one(browser: Browser, proxy: str, url: str, rest: str) -> int:
+    """A page in a context of its own, as forage opens it; the length of its document."""
+    context = await browser.new_context(proxy={"server": proxy, "bypass": "<-loopback>"}, viewport={"width": 1280, "height": 800})
+    try:
+        page = await context.new_page()
+        await page.goto(url, wait_until=rest)
+        return len(await page.content())
+    finally:
+        await context.close()
+
+
+async def run(browser: Browser, proxy: str, work: dict[str, Any]) -> dict[str, Any]:
+    """``pages`` pages, ``lanes`` at once."""
+    left = iter(range(work["pages"]))
+    sizes: list[int] = []
+
+    async def lane() -> None:
+        sizes.extend([await one(browser, proxy, work["url"], work["rest"]) for _ in left])
+
+    begun, cpu = time.perf_counter(), time.process_time()
+    await asyncio.gather(*(lane() for _ in range(work["lanes"])))
+    return {"seconds": time.perf_counter() - begun, "cpu": time.process_time() - cpu, "sizes": sorted(set(sizes))}
+
+
+async def main(spec: dict[str, Any]) -> None:
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=spec["program"], ignore_default_args=True, args=spec["flags"])
+        print(json.dumps({"ready": browser.version}), flush=True)
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            print(json.dumps(await run(browser, spec["proxy"], json.loads(line))), flush=True)
+        await browser.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(json.loads(Path(sys.argv[1]).read_text("utf-8"))))
