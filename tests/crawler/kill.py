@@ -39,6 +39,7 @@ __all__ = ["Death", "Kept", "crawl_killed_after", "kill_many"]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONCURRENCY = 8
+_MOST_TRIES = 5  # crawls for each that is killed
 UNDER_WAY = 3.0  # seconds from a request to its row in the state file, on a busy machine
 POLICY: Mapping[str, Any] = {"delay": 0.0, "max_pages": 100_000, "max_depth": 1_000, "same_host": False, "concurrency": CONCURRENCY}
 
@@ -123,7 +124,10 @@ class _Figures:
 
 
 async def kill_many(count: int, *, seed: int, pages: int, progress: bool = False) -> str:
-    """Kill and resume ``count`` times; one line of figures. AssertionError where a promise is broken."""
+    """Kill and resume ``count`` times; one line of figures. AssertionError where a promise is broken.
+
+    A crawl that was done before its moment is no death: another one is tried, within a span that is now known to be shorter.
+    """
     rng = random.Random(f"kill {seed}")
     figures = _Figures()
     async with open_generated_site(pages, seed=seed) as site:
@@ -134,12 +138,15 @@ async def kill_many(count: int, *, seed: int, pages: int, progress: bool = False
             usual = _asked(site)  # the target of a redirect is asked for once for each way to it
             whole = CrawlManifest.from_json((kept.folder / "manifest.json").read_bytes())
             await kept.check_store(whole)
-        for number in range(1, count + 1):
+        for number in range(1, _MOST_TRIES * count + 1):
             with quick_folder() as folder:
-                await _one(site, Kept(folder=folder), policy, rng.uniform(0.0, span), number, without_times(whole), usual, figures)
+                death = await _one(site, Kept(folder=folder), policy, rng.uniform(0.0, span), number, without_times(whole), usual, figures)
+            span = death.seconds if death.code == 0 else span
             if progress:
-                print(f"\r{number}/{count}", end="", file=sys.stderr, flush=True)
-    return figures.line()
+                print(f"\r{figures.killed}/{count}", end="", file=sys.stderr, flush=True)
+            if figures.killed == count:
+                return figures.line()
+    raise AssertionError(f"only {figures.killed} of {count} crawls were killed: the others were done too soon")
 
 
 def _asked(site: GeneratedSite) -> Counter[str]:
@@ -152,7 +159,7 @@ def _url(one: Seen) -> str:
 
 async def _one(
     site: GeneratedSite, kept: Kept, policy: CrawlPolicy, seconds: float, number: int, whole: str, usual: Counter[str], figures: _Figures
-) -> None:
+) -> Death:
     site.begin_round(number)
     death = await crawl_killed_after(site, kept, seconds)
     entries = kept.entries()
@@ -168,6 +175,7 @@ async def _one(
     assert not lost, f"asked for again although kept: {sorted(lost)[:3]}"
     under_way = {_url(one) for one in site.log if death.at - UNDER_WAY <= one.at <= death.at}
     assert again.keys() <= under_way, f"asked for again, {UNDER_WAY} s after the first time: {sorted(again.keys() - under_way)[:3]}"
+    return death
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
