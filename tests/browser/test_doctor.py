@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +33,39 @@ async def test_a_program_that_is_no_browser_is_not_usable() -> None:
     found = await examine(BrowserOptions(program=sys.executable, start_seconds=2.0))
     assert (found.usable, found.missing) == (False, False)
     assert "did not start" in found.findings[-1].text
+
+
+@pytest.mark.parametrize(("mode", "wanted"), [(0o644, "cannot be executed"), (None, "is a folder")])
+async def test_what_is_no_program_is_told_as_what_it_is(tmp_path: Path, mode: int | None, wanted: str) -> None:
+    program = tmp_path / "browser"
+    if mode is None:
+        program.mkdir()
+    else:
+        program.write_text("#!/bin/sh\n")
+        program.chmod(mode)
+    found = await examine(BrowserOptions(program=program))
+    assert (found.usable, found.missing) == (False, True)
+    assert wanted in found.findings[0].text
+
+
+@pytest.mark.parametrize(
+    ("version", "too_old"), [("Chromium 60.0.3112.113 built on Debian", True), ("Chromium 156.0.8078.114", False), ("", False)]
+)
+async def test_a_browser_that_does_not_start_is_asked_how_old_it_is(version: str, too_old: bool, tmp_path: Path) -> None:
+    program = tmp_path / "browser"
+    program.write_text(f"#!/bin/sh\necho '{version}'\n")
+    program.chmod(0o755)
+    found = await examine(BrowserOptions(program=program))
+    assert not found.usable
+    assert any("60.0.3112.113 is too old" in finding.text for finding in found.findings) is too_old
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts a browser under another account")
+@pytest.mark.parametrize("user", ["no-such-account", "root"])
+async def test_an_account_that_cannot_be_had_is_a_problem_and_not_praised(user: str) -> None:
+    found = await examine(BrowserOptions(user=user))
+    assert not found.usable
+    assert [finding.level for finding in found.findings if user in finding.text] == ["problem"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root cannot have the sandbox")

@@ -46,7 +46,8 @@ def find_program(named: str | Path | None = None, *, prefer: ProgramKind = "shel
         found = shutil.which(chosen)
         if found is None:
             source = "" if named else f" ({ENVIRONMENT_VARIABLE})"
-            raise BrowserMissingError(f"no browser program {Path(chosen).name!r}{source}")
+            why = " cannot be executed" if Path(chosen).is_file() else " is a folder" if Path(chosen).is_dir() else " is not there"
+            raise BrowserMissingError(f"the browser program {Path(chosen).name!r}{source}{why}")
         return _behind(Path(found))
     kinds: tuple[ProgramKind, ...] = ("shell", "full") if prefer == "shell" else ("full", "shell")
     for kind in kinds:

@@ -92,6 +92,7 @@ class _Read:
     text: str | None = None
     screenshot: bytes | None = None
     icons: tuple[str, ...] = ()
+    url: str = ""
     late: bool = False
     stopped: bool = False
 
@@ -154,6 +155,7 @@ async def _steps(page: Page, url: str, options: PageOptions, read: _Read) -> Non
             with trio.move_on_at(loading.deadline + _ALL_AFTER_DEADLINE * options.answer_seconds):
                 await reader.console()
         if options.teardown:
+            read.url = page.notes.url or ""
             await _leave(page, options)
     except NoAnswerError as exc:
         page.end(PageOutcome.HUNG, str(exc))
@@ -215,7 +217,7 @@ def _seen(made: Visit, page: Page, read: _Read) -> Visit:
         made,
         error=error,
         code=code,
-        final_url=notes.url if navigation.shown is not None else None,
+        final_url=(read.url or notes.url) if navigation.shown is not None else None,
         status=None if last is None else last.status,
         html=read.html,
         text=read.text,

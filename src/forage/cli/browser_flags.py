@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from forage.cli.options import quoted
@@ -13,7 +14,7 @@ from forage.errors import InvalidPolicyError
 if TYPE_CHECKING:
     from forage.browser import BrowserOptions, RequestEntry, Viewport
 
-__all__ = ["add_browser_options", "browser_options", "request_line", "viewport"]
+__all__ = ["add_browser_options", "browser_options", "check_output", "request_line", "viewport"]
 
 _UNPRIVILEGED = "nobody"
 _VIEWPORT = re.compile(r"([0-9]{1,5})x([0-9]{1,5})(?:@([0-9]{1,2}(?:\.[0-9]{1,3})?))?")
@@ -37,6 +38,12 @@ def browser_options(args: argparse.Namespace) -> BrowserOptions:
 
     user = args.browser_user or (_UNPRIVILEGED if os.geteuid() == 0 and not args.no_sandbox else None)
     return BrowserOptions(program=args.browser, prefer=args.browser_kind, user=user, sandbox=not args.no_sandbox, transport=args.transport)
+
+
+def check_output(flag: str, path: Path | None) -> None:
+    """Raises InvalidPolicyError for a file that cannot be written, before anything is done whose outcome would be lost."""
+    if path is not None and (path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK)):
+        raise InvalidPolicyError(flag, "a file that can be written", got=str(path))
 
 
 def viewport(text: str) -> Viewport:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from forage._codec import dump_compact
-from forage.cli.browser_flags import add_browser_options, browser_options, request_line, viewport
-from forage.cli.options import add_egress_options, egress_policy, quoted
+from forage.cli.browser_flags import add_browser_options, browser_options, check_output, request_line, viewport
+from forage.cli.options import add_egress_options, counted, egress_policy, opening_hint, quoted
 
 if TYPE_CHECKING:
     from forage.browser import RequestLog
@@ -42,6 +42,7 @@ async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
 
     from forage.browser import ProbeOptions, Viewport, har_document, open_browser, probe_document
 
+    check_output("--har", args.har)
     if args.unguarded:
         print("egress guard: OFF (--unguarded): private and local addresses are reachable", file=err)
     options = ProbeOptions(
@@ -73,7 +74,10 @@ def _tell(log: RequestLog, err: TextIO) -> None:
         print(f"unexplained: a tunnel to {quoted(entry.url)} that no request accounts for", file=err)
     for visit in log.visits:
         error = "" if visit.error is None else f" ({quoted(visit.error)})"
-        print(f"{visit.viewport}: {visit.outcome.value}{error}, {len(visit.requests)} requests, {visit.seconds:.2f} s", file=err)
+        print(f"{visit.viewport}: {visit.outcome.value}{error}, {counted(len(visit.requests), 'request')}, {visit.seconds:.2f} s", file=err)
+    codes = {visit.code for visit in log.visits if visit.code is not None}
+    for hint in filter(None, (opening_hint(code, log.visits[0].url) for code in sorted(codes))):
+        print(hint, file=err)
     if log.browser is not None:
         off = "" if log.browser.sandbox else ", without its sandbox"
         print(f"{log.browser.product} ({log.browser.kind}){off}", file=err)
