@@ -26,7 +26,7 @@ from forage.mirror.ledgers import Ledgers
 from forage.mirror.loopback import Archived, ArchiveHit, Fault, LoopbackArchive, open_loopback_archive
 from forage.mirror.policy import compile_policy
 from tests.support.browsers import Kind, browser_options, installed_kinds
-from tests.support.live_web import COMPLETE, captures, key_of
+from tests.support.live_web import COMPLETE, WAYS_OUT, captures, key_of, way_out
 
 pytestmark = pytest.mark.slow
 
@@ -113,7 +113,7 @@ def planted() -> Entry:
 
 
 async def test_what_is_not_complete_is_never_called_so(tmp_path: Path) -> None:
-    names = ["set", "new", "chain", "stats", "rotten", "bodiless", "abroad", "leaves", "busy"]
+    names = ["set", "new", "chain", "stats", "rotten", "bodiless", "abroad", "leaves", "submits", "busy"]
     faults = {f"http://site.example.org/set{n}.gif": [Fault(status=503)] * 9 for n in range(2)}
     faults["http://site.example.org/bodiless"] = [Fault(status=200)]
     async with world(tmp_path, faults) as the:
@@ -133,6 +133,7 @@ async def test_what_is_not_complete_is_never_called_so(tmp_path: Path) -> None:
         "bodiless": ("probe-error", "probe-error"),
         "abroad": ("flaky", "unlocalized"),
         "leaves": ("verified", None),
+        "submits": ("verified", None),
         "busy": ("probe-error", "probe-error"),
     }
     assert results[key_of("rotten")].members["corrupt"] == [key_of("rot.png")]
@@ -144,6 +145,15 @@ async def test_what_is_not_complete_is_never_called_so(tmp_path: Path) -> None:
     assert (allowed.status.value, allowed.members["allowedEscapes"]) == ("verified", 1)
     left = {"navigation refused: https://elsewhere.example.net/", "navigation refused: https://form.example.net/?"}
     assert left <= set(the.dropped)
+
+
+async def test_no_way_out_of_a_page_is_missed(tmp_path: Path) -> None:
+    """Whatever asks (frames, workers, sockets, links, what runs while a page is left), it is refused, and told."""
+    async with world(tmp_path) as the:
+        report = await the.crawl("out")
+    assert [result.status.value for result in report.results] == ["flaky"], report.results
+    told = "".join(Ledgers(tmp_path).flaky()[key_of("out")]["residualEscapes"])
+    assert [name for name in WAYS_OUT if f"//{way_out(name)}" not in told] == []
 
 
 @pytest.mark.parametrize("kind", installed_kinds())

@@ -43,6 +43,18 @@ def test_a_tunnel_that_nothing_explains_is_a_request_to_its_host() -> None:
     assert "past the browser's own log" in (report.requests[1].comment or "")
 
 
+def test_a_connection_ahead_of_a_refused_navigation_is_no_request_of_its_own() -> None:
+    """The full browser makes them, for frames, too; one each, so that what a page sends to the same host while it is left still counts."""
+    frame = entry("https://web.archive.org/web/2012/http://x.org/gone", RequestOutcome.ABORTED, resource_type="Document")
+    tunnels = [entry(f"{host}:443", method="CONNECT", in_browser=False, session="guard") for host in ("web.archive.org", "else.example")]
+    report = render_report(log(frame, *tunnels, entry("https://else.example/x", RequestOutcome.NAVIGATION)))
+    assert [record.url for record in report.requests] == [URL, frame.url]
+    report = render_report(log(frame, *tunnels, *tunnels, left_for=("https://else.example/x",)))
+    assert [record.url for record in report.requests] == [URL, frame.url, "https://web.archive.org:443/", "https://else.example:443/"]
+    image = attrs.evolve(frame, resource_type="Image")
+    assert "https://web.archive.org:443/" in [record.url for record in render_report(log(image, *tunnels)).requests]
+
+
 def test_every_viewport_counts() -> None:
     sizes = [Viewport(width=390), Viewport(width=1280)]
     visits = [log(entry(f"https://s{size.width}.example/", viewport=size), viewport=size).visits[0] for size in sizes]

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Iterable
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -47,6 +49,7 @@ ARCHIVE_FAMILY: Final = ("archive.org",)
 
 _MOST_TOGETHER: Final = 4
 _ATTEMPTS: Final = 2
+_PORT: Final = re.compile(r":[0-9]+\Z")
 _TEARDOWN: Final = "sent past the browser's own log, as pages do when they are left"
 _SOURCES: Final = {
     "kInlineViolation": "inline",
@@ -152,17 +155,37 @@ def browser_name(facts: BrowserFacts) -> str:
 
 def render_report(log: RequestLog) -> RenderReport:
     """What the gate needs of a log. Attempts to leave are no requests of the document."""
-    entries = [(entry, visit) for visit in log.visits for entry in visit.requests]
-    refused = [entry.url for entry, _ in entries if entry.outcome is RequestOutcome.NAVIGATION]
+    refused = [entry.url for visit in log.visits for entry in visit.requests if entry.outcome is RequestOutcome.NAVIGATION]
+    navigations = tuple(dict.fromkeys([*log.left_for, *refused]))
     return RenderReport(
-        requests=tuple(request_record(e) for e, _ in entries if e.outcome is not RequestOutcome.NAVIGATION),
+        requests=tuple(request_record(entry) for visit in log.visits for entry in _requests(visit, navigations)),
         csp=tuple(map(csp_finding, log.csp)),
-        navigations=tuple(dict.fromkeys([*log.left_for, *refused])),
+        navigations=navigations,
         browser=None if log.browser is None else browser_name(log.browser),
         viewport=",".join(str(visit.viewport) for visit in log.visits),
         failure=next((why for visit in log.visits if (why := _failure(visit)) is not None), None),
         unsettled=next((why for visit in log.visits if (why := _unsettled(visit)) is not None), None),
     )
+
+
+def _requests(visit: Visit, navigations: Iterable[str]) -> Iterator[RequestEntry]:
+    """What the document asked for. The full browser opens a connection ahead of a navigation that is refused: no request of its own."""
+    frames = [entry.url for entry in visit.requests if entry.in_browser and entry.resource_type == "Document" and not entry.document]
+    ahead = Counter(filter(None, map(_tunnel_of, [*navigations, *frames])))
+    for entry in visit.requests:
+        if entry.method == "CONNECT" and not entry.in_browser and ahead[entry.url] > 0:
+            ahead[entry.url] -= 1
+        elif entry.outcome is not RequestOutcome.NAVIGATION:
+            yield entry
+
+
+def _tunnel_of(url: str) -> str | None:
+    """Host and port, as a guard tells a tunnel to where ``url`` leads; None for what goes through none."""
+    origin = url_origin(url)
+    if not origin.startswith("https://"):
+        return None
+    host = origin.removeprefix("https://")
+    return host if _PORT.search(host) else f"{host}:443"
 
 
 def request_record(entry: RequestEntry) -> RequestRecord:
