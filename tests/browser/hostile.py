@@ -169,6 +169,13 @@ HOSTILE: tuple[HostilePage, ...] = (
         TOO_LARGE,
     ),
     _page(
+        "replaces-itself-again",
+        "<script>setInterval(()=>{document.open();document.write('<p>again');document.close()},1)</script>",
+        OK,
+        NOT_IDLE,
+        holds=lambda seen: "again" in (seen.html or ""),
+    ),
+    _page(
         "replaces-itself",
         "<script>setTimeout(()=>{document.open();document.write('<p>second');document.close()},50)</script>",
         OK,

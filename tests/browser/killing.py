@@ -16,7 +16,6 @@ import trio
 
 from forage.browser import BrowserOptions, BrowserPool, PageOutcome, open_browser, open_pool, visit_page
 from forage.browser.processes import processes_of
-from forage.errors import BrowserLostError
 from tests.browser.hostile import hostile_routes
 from tests.support.browser_site import BrowserSite, open_browser_site
 from tests.support.browsers import Kind, browser_options
@@ -49,35 +48,47 @@ async def kill_browsers(count: int, options: BrowserOptions, chance: random.Rand
     """Kill ``count`` browsers of a pool under their pages, within `adopted_orphans`. AssertionError when it costs more than those."""
     async with open_browser_site(hostile_routes()) as site:
         async with open_pool(options, pages=PAGES) as pool:
+            async with pool.browser():
+                pass
+            began = trio.current_time()
+            await _visit_all(pool, site)
+            span = trio.current_time() - began
             for _ in range(count):
-                await _kill_one(pool, site, chance, figures)
+                await _kill_one(pool, site, chance.uniform(0.0, span), figures, all_at_once=chance.random() < 0.3)
             assert pool.started >= count
         assert (descendants(), profile_directories()) == ([], [])
 
 
-async def _kill_one(pool: BrowserPool, site: BrowserSite, chance: random.Random, figures: BrowserDeaths) -> None:
-    seen: list[PageOutcome] = []
+async def _visit_all(pool: BrowserPool, site: BrowserSite, seen: list[PageOutcome] | None = None) -> None:
+    """Visit the pages side by side; outcomes are added to ``seen``."""
 
     async def visit(path: str) -> None:
-        try:
-            async with pool.browser() as browser:
-                seen.append((await visit_page(browser, site.origin + path, site.options(deadline=1.0, min_wait=0.5))).outcome)
-        except BrowserLostError:  # killed while it was being started
-            seen.append(PageOutcome.BROWSER_LOST)
+        async with pool.browser() as browser:
+            visit = await visit_page(browser, site.origin + path, site.options(deadline=1.0, min_wait=0.3))
+            if seen is not None:
+                seen.append(visit.outcome)
 
-    async with pool.browser() as browser:
-        group = browser.group
     async with trio.open_nursery() as nursery:
         for path in PATHS:
             nursery.start_soon(visit, path)
-        await trio.sleep(chance.uniform(0.0, 1.0))
-        # Its first process alone, or all of them at once.
-        (os.killpg if chance.random() < 0.3 else os.kill)(group, signal.SIGKILL)
+
+
+async def _kill_one(pool: BrowserPool, site: BrowserSite, seconds: float, figures: BrowserDeaths, *, all_at_once: bool) -> None:
+    """Kill the browser so long after its pages have been asked for: its first process alone, or all of them."""
+    seen: list[PageOutcome] = []
+    async with pool.browser() as victim:
+        group = victim.group
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_visit_all, pool, site, seen)
+        await trio.sleep(seconds)
+        (os.killpg if all_at_once else os.kill)(group, signal.SIGKILL)
         figures.killed += 1
         killed = trio.current_time()
     assert set(seen) <= SURVIVE | LOST, seen
     assert len(seen) == len(PATHS)
     figures.outcomes.update(outcome.value for outcome in seen)
+    # Where no page was open any more, nobody has been told yet.
+    assert await wait_for(lambda: victim.broken, seconds=PATIENCE)
     async with pool.browser() as browser:
         assert browser.group != group
         good = await visit_page(browser, f"{site.origin}/good", site.options())

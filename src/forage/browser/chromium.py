@@ -41,11 +41,14 @@ _LONGEST_LOG: Final = 65_536
 _LONGEST_PLACE: Final = 1_024
 
 # $1 is the profile, the rest the command. File 5 ends when the parent does; the browser itself does not have it. The loop outlasts children
-# that still write while they end.
+# that still write while they end: it is over when the profile has stayed away.
 _LIFELINE: Final = """
 D=$1; shift
 exec 5<&0 </dev/null
-( exec >/dev/null 2>&1; read x <&5; kill -9 $$; n=0; while [ $n -lt 20 ]; do rm -rf "$D"; sleep 0.05; n=$((n+1)); done; kill -9 0 ) &
+( exec >/dev/null 2>&1; read x <&5; kill -9 $$; n=0; away=0
+while [ $n -lt 20 ] && [ $away -lt 4 ]; do
+rm -rf "$D"; sleep 0.05; n=$((n+1)); away=$((away+1)); [ -e "$D" ] && away=0
+done; kill -9 0 ) &
 """
 _NO_LIFELINE: Final = "shift\n"
 _RUN: Final = 'exec "$@" 5<&-'

@@ -12,10 +12,8 @@ import binascii
 from contextlib import suppress
 from typing import Any, Final, Literal
 
-from ada_url import URL
-
 from forage.browser.cdp import Call, JsonObject
-from forage.browser.errors import CommandRefusedError, NoAnswerError
+from forage.browser.errors import NoAnswerError
 from forage.browser.page import Page
 from forage.browser.wording import text_of, whole
 from forage.browser.world import WORLD, measure
@@ -26,8 +24,8 @@ __all__ = ["PageReader", "TooLargeError"]
 _LARGE: Final = 8  # times as long for what may be large
 _PATIENCE: Final = 3
 _TALLEST: Final = 16_384
-_ICONS: Final = "link[rel~=icon]"
 _MOST_ICONS: Final = 50
+_ICONS: Final = f"Array.from(document.querySelectorAll('link[rel~=icon]')).slice(0, {_MOST_ICONS}).map(link => link.href)"
 
 
 class TooLargeError(BrowserError):
@@ -86,7 +84,8 @@ class PageReader:
         if not isinstance(size, int) or size > most:
             raise TooLargeError(f"the document has more than {most} bytes")
         root = await self._root_node(early)
-        answer = await self._ask("DOM.getOuterHTML", {"nodeId": root.get("nodeId")}, times=_LARGE)
+        # By the number that lasts: the other is void once the page has opened the same document anew.
+        answer = await self._ask("DOM.getOuterHTML", {"backendNodeId": root.get("backendNodeId")}, times=_LARGE)
         html = text_of(answer, "outerHTML")
         if len(html) > most or len(html.encode()) > most:
             raise TooLargeError(f"the document has more than {most} bytes")
@@ -125,33 +124,13 @@ class PageReader:
 
     async def icons(self) -> tuple[str, ...]:
         """URLs of the icons that the document names."""
-        root = await self._root_node()
-        base = text_of(root, "baseURL") or text_of(root, "documentURL")
-        answer = await self._ask("DOM.querySelectorAll", {"nodeId": root.get("nodeId"), "selector": _ICONS})
-        nodes: Any = answer.get("nodeIds")
-        found: list[str] = []
-        for node in nodes[:_MOST_ICONS] if isinstance(nodes, list) else ():
-            url = await self._icon(node, base)
-            if url is not None:
-                found.append(url)
-        return tuple(found)
+        urls = await self._evaluate(_ICONS)
+        whole_urls = [whole(url) for url in urls if isinstance(url, str)] if isinstance(urls, list) else []
+        return tuple(url.partition("#")[0] for url in whole_urls if url.startswith(("http:", "https:")))
 
-    async def _icon(self, node: object, base: str) -> str | None:
-        try:
-            answer = await self._ask("DOM.getAttributes", {"nodeId": node})
-        except CommandRefusedError:  # the page has changed meanwhile
-            return None
-        pairs: Any = answer.get("attributes")
-        attributes = dict(zip(pairs[::2], pairs[1::2], strict=False)) if isinstance(pairs, list) else {}
-        try:
-            url = URL(str(attributes["href"]), base).href
-        except (KeyError, ValueError):
-            return None
-        return url.partition("#")[0] if url.startswith(("http:", "https:")) else None
-
-    async def _root_node(self, early: Call | None = None) -> JsonObject:
+    async def _root_node(self, early: Call) -> JsonObject:
         """The document's node; ``early`` is a call for it that was posted before, and may have got no answer."""
-        answer: JsonObject | None = early.result if early is not None else None
+        answer = early.result
         if answer is None:
             answer = await self._ask("DOM.getDocument", {"depth": 0})
         root: Any = answer.get("root")
