@@ -159,6 +159,27 @@ async def test_a_redirect_to_the_same_original_is_followed(autojump_clock: trio.
 
 
 @pytest.mark.parametrize(
+    ("url", "asked"),
+    [
+        ("https://web.archive.org/web/2012im_/http://x.org/a/../b.png", True),
+        ("https://web.archive.org/web/2012im_/http://x.org/../../../../save/http://x.org/", False),
+        ("https://web.archive.org/web/2012im_/http://x.org/%2e%2e/..\\..\\../save/http://x.org/", False),
+        ("https://web.archive.org/web/../save/http://x.org/", False),
+        ("https://web.archive.org/web/x/y", False),
+    ],
+)
+async def test_no_key_makes_us_ask_the_archive_for_anything_but_captures(url: str, asked: bool) -> None:
+    script = Script([OK])
+    archive = gate(script)
+    if asked:
+        await archive.get(url)
+    else:
+        with pytest.raises(ArchiveRequestError, match="not the URL of a capture"):
+            await archive.get(url)
+    assert archive.requests == len(script.asked) == asked
+
+
+@pytest.mark.parametrize(
     "location",
     [
         None,

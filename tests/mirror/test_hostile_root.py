@@ -212,7 +212,7 @@ FINDINGS = st.fixed_dictionaries(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(st.lists(ROW | JSON, max_size=4), st.lists(ROW | JSON | st.just({"key": PAGE, "reason": "probe-error"}), max_size=4), FINDINGS)
 def test_no_record_breaks_a_command(root: Path, verified: list[Any], flaky: list[Any], findings: Any) -> None:
     CacheRoot(root).commit(Entry(key=PAGE, status="body", content_type="text/html", fetched_at=NOW), b"<p>")

@@ -45,6 +45,7 @@ LONGEST_RETRY_AFTER: Final = 120.0
 _RETRIED: Final = frozenset([FetchErrorKind.NETWORK, FetchErrorKind.TIMEOUT, FetchErrorKind.INCOMPLETE_BODY])
 
 _SCHEME_AND_WWW: Final = re.compile(r"https?://(?:www\.)?", re.ASCII | re.IGNORECASE)
+_CAPTURE_PATH: Final = re.compile(r"/web/[0-9]{4,14}(?:[a-z]{1,3}_)?/", re.ASCII)
 _ARCHIVE_BASES: Final = (ARCHIVE, f"http://{ARCHIVE_HOST}", f"//{ARCHIVE_HOST}", "")
 _LOOPBACK: Final = re.compile(r"http://(?:127\.0\.0\.1|\[::1\]):[0-9]+(?=/|\Z)")
 _BASE: Final = re.compile(r"https?://[^/?#\s]+(?:/[^?#\s]*)?")
@@ -159,6 +160,8 @@ class Archive:
         return url, capture
 
     async def _retried(self, url: str) -> ArchiveReply:
+        if not _names_a_capture(url):
+            raise ArchiveRequestError("not the URL of a capture, once its path is resolved", transient=False)
         for attempt in range(1, self._attempts + 1):
             last = attempt == self._attempts
             try:
@@ -191,6 +194,14 @@ class Archive:
     def _check_cap(self) -> None:
         if self._cap is not None and self.requests >= self._cap:
             raise RequestCapError(self._cap)
+
+
+def _names_a_capture(url: str) -> bool:
+    """False where dot segments lead out of ``/web/<timestamp>/``: no page makes us ask the archive for anything else (to save one, say)."""
+    try:
+        return _CAPTURE_PATH.match(URL(url).pathname) is not None
+    except ValueError:
+        return True  # the guard says what is wrong with it
 
 
 def _same_original(one: str, other: str) -> bool:

@@ -17,7 +17,7 @@ import trio
 from forage.errors import CaptureError
 from forage.mirror.archive import Archive, ArchiveAnswer, RequestCapError
 from forage.mirror.cache import CacheRoot, CacheRootError, Entry, utc_text
-from forage.mirror.keys import archive_url, key_hash, parse_wayback_url, split_key
+from forage.mirror.keys import RAW_FLAGS, archive_url, key_hash, parse_wayback_url, split_key
 from forage.mirror.originals import is_mirrorable_key
 from forage.mirror.requisites import Requisite, extract_requisites, is_page
 from forage.mirror.sidecar import CaptureStatus, Sidecar, SidecarError
@@ -111,7 +111,8 @@ class Capturer:
         Raises CaptureError when the archive does not answer 200: what is held is then left as it is.
         """
         timestamp, original = split_key(sidecar.key) or ("", "")
-        answer = await self._archive.get(archive_url(timestamp, sidecar.flag or "", original))
+        flag = sidecar.flag if sidecar.flag in RAW_FLAGS else ""
+        answer = await self._archive.get(archive_url(timestamp, flag, original))
         if answer.reply.status != 200:
             raise CaptureError(_status_text(answer))
         committed, _ = await self._commit(sidecar.key, answer, flag=sidecar.flag, old=sidecar, child=not sidecar.requisites)
