@@ -16,6 +16,7 @@ import trio
 import trio_websocket
 from hypothesis import given
 from hypothesis import strategies as st
+from wsproto.events import TextMessage
 
 from forage.browser.oversized import Oversized
 from forage.browser.transport import PipeTransport, Transport
@@ -225,3 +226,13 @@ def test_a_pipe_reads_the_same_messages_however_they_are_cut(payloads: list[byte
     assert [m.size if isinstance(m, Oversized) else m for m in found] == [
         len(p) if len(p) > 100 else p.decode("utf-8", "replace") for p in payloads
     ]
+
+
+async def test_a_message_in_parts_is_put_together() -> None:
+    async with open_socket_pair() as (transport, other):
+        connection = other._connection  # type: ignore[attr-defined]
+        await other.send("{}")
+        assert await transport.receive() == "{}"
+        await connection._send(TextMessage("[1,", message_finished=False))
+        await connection._send(TextMessage("2]"))
+        assert await transport.receive() == "[1,2]"

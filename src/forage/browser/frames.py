@@ -1,35 +1,41 @@
-"""The bytes that a browser sends over a WebSocket, with messages above a limit taken out before a WebSocket reader sees them (pure).
+"""The bytes that a browser sends over a WebSocket: whole text messages are taken out before a WebSocket reader sees them (pure).
 
-A reader that meets a message above its limit must close the connection (RFC 6455 section 7.4.1, code 1009), and with it every page of the
-browser; any page can provoke such a message. So the payload of a large frame is dropped on its way in and a small text frame put in its
-place, which says how large it was and whose. Frames of servers are not masked; Chromium never splits a message over frames, and split ones
-are left to the reader and its limit. Format: RFC 6455 section 5.2.
+For two reasons. A reader that meets a message above its limit must close the connection (RFC 6455 section 7.4.1, code 1009), and with it
+every page of the browser, and any page can provoke such a message: its payload is dropped here and told as `Oversized`. And a browser sends
+some ten messages for each request of a page: what a reader does for each of them costs more than what is done with it here.
+
+Frames of servers are not masked; Chromium never splits a message over frames. The handshake, control frames and messages in parts are left
+to the reader and its limit. Format: RFC 6455 section 5.2.
 """
 
 from __future__ import annotations
 
-import json
+from collections import deque
 from typing import Final
 
 from forage.browser.oversized import Oversized, Skipped
 
-__all__ = ["FrameGate", "oversized_of"]
+__all__ = ["FrameGate"]
 
-_MARK: Final = '{"forage-oversized":'
 _LONGEST_HEAD: Final = 65_536
 _WHOLE_TEXT: Final = 0x81
 
 
 class FrameGate:
-    """Feed it what arrives, hand on what it gives back. It begins at the response to the opening handshake."""
+    """Feed it what arrives, hand on what it gives back. It begins at the response to the opening handshake.
+
+    ``messages`` are those that it took, in order; whoever reads them takes them out.
+    """
 
     def __init__(self, limit: int) -> None:
+        self.messages: deque[str | Oversized] = deque()
         self._limit = limit
         self._held = b""
         self._opening = True
         self._passing = 0  # bytes of the current frame that go through as they come
-        self._dropping = 0  # bytes of a large frame still to come
-        self._skipped = Skipped()
+        self._missing = 0  # bytes still to come of a message that is taken or dropped
+        self._taken: list[bytes] = []
+        self._skipped: Skipped | None = None
 
     def feed(self, data: bytes) -> bytes:
         """What a reader may see of ``data`` and of what was held back before it."""
@@ -40,12 +46,10 @@ class FrameGate:
             return self._feed_opening(data)
         at = min(self._passing, len(data))
         self._passing -= at
-        if at == len(data):
-            return data
-        given = [data[:at]]
+        given = [data[:at]] if at else []
         while at < len(data):
-            at = self._drop(data, at, given) if self._dropping else self._frame(data, at, given)
-        return given[0] if len(given) == 1 else b"".join(given)
+            at = self._take(data, at) if self._missing else self._frame(data, at, given)
+        return b"".join(given)
 
     def _feed_opening(self, data: bytes) -> bytes:
         end = data.find(b"\r\n\r\n")
@@ -64,20 +68,31 @@ class FrameGate:
             self._held = data[at:]
             return len(data)
         begins, length = head
-        if data[at] == _WHOLE_TEXT and length > self._limit:
-            self._dropping, self._skipped = length, Skipped()
-            return begins
         ends = min(begins + length, len(data))
-        self._passing = begins + length - ends
-        given.append(data[at:ends])
-        return ends
+        if data[at] != _WHOLE_TEXT:
+            self._passing = begins + length - ends
+            given.append(data[at:ends])
+            return ends
+        if length <= self._limit and begins + length == ends:  # almost always
+            self.messages.append(str(data[begins:ends], "utf-8", "replace"))
+            return ends
+        self._missing = length
+        self._skipped = Skipped() if length > self._limit else None
+        return self._take(data, begins)
 
-    def _drop(self, data: bytes, at: int, given: list[bytes]) -> int:
-        ends = min(at + self._dropping, len(data))
-        self._skipped.add(data[at:ends])
-        self._dropping -= ends - at
-        if not self._dropping:
-            given.append(_marker(self._skipped.told()))
+    def _take(self, data: bytes, at: int) -> int:
+        """More of a message that did not come in one piece."""
+        ends = min(at + self._missing, len(data))
+        self._missing -= ends - at
+        if self._skipped is not None:
+            self._skipped.add(data[at:ends])
+            if not self._missing:
+                self.messages.append(self._skipped.told())
+            return ends
+        self._taken.append(data[at:ends])
+        if not self._missing:
+            self.messages.append(b"".join(self._taken).decode("utf-8", "replace"))
+            self._taken = []
         return ends
 
 
@@ -92,16 +107,3 @@ def _frame_head(data: bytes, at: int) -> tuple[int, int] | None:
             return None
         length = int.from_bytes(data[at + 2 : at + size], "big")
     return at + size, length
-
-
-def _marker(told: Oversized) -> bytes:
-    text = f"{_MARK}{json.dumps([told.size, told.number, told.session])}}}".encode("ascii")
-    return bytes([_WHOLE_TEXT, len(text)]) + text  # never more than 125 bytes
-
-
-def oversized_of(message: str) -> Oversized | None:
-    """What a message stands for that was put in the place of a large one; None for any other."""
-    if not message.startswith(_MARK):
-        return None
-    size, number, session = json.loads(message)["forage-oversized"]
-    return Oversized(size=size, number=number, session=session)

@@ -11,7 +11,7 @@ from typing import Final
 import trio
 import trio_websocket
 
-from forage.browser.frames import FrameGate, oversized_of
+from forage.browser.frames import FrameGate
 from forage.browser.oversized import Oversized
 from forage.browser.transport import MESSAGE_LIMIT
 from forage.errors import BrowserLostError
@@ -23,11 +23,13 @@ _ROOM: Final = 4_096
 
 
 class _GatedStream(trio.abc.Stream):
-    """A stream whose incoming bytes pass a `FrameGate`."""
+    """A stream whose incoming bytes pass a `FrameGate`. No more is read of it before the messages that came are taken."""
 
     def __init__(self, stream: trio.SocketStream, limit: int) -> None:
         self._stream = stream
         self._gate = FrameGate(limit)
+        self._some, self._none = trio.Event(), trio.Event()
+        self._over = False
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         await self._stream.send_all(data)
@@ -36,19 +38,53 @@ class _GatedStream(trio.abc.Stream):
         await self._stream.wait_send_all_might_not_block()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        while True:
-            data = bytes(await self._stream.receive_some(max_bytes))
-            if not data or (data := self._gate.feed(data)):
-                return data
+        try:
+            while data := bytes(await self._stream.receive_some(max_bytes)):
+                passed = self._gate.feed(data)
+                if self._gate.messages:
+                    self._none = trio.Event()
+                    self._some.set()
+                    await self._none.wait()
+                if passed:
+                    return passed
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self._end()
+            raise
+        self._end()
+        return b""
+
+    async def message(self) -> str | Oversized | None:
+        """The next message that was taken out, None at the end of the stream."""
+        messages = self._gate.messages
+        while not messages:
+            if self._over:
+                return None
+            self._some = trio.Event()
+            await self._some.wait()
+        found = messages.popleft()
+        if not messages:
+            self._none.set()
+        return found
+
+    def add(self, message: str) -> None:
+        """A message that came in parts, which the reader has put together."""
+        self._gate.messages.append(message)
+        self._some.set()
+
+    def _end(self) -> None:
+        self._over = True
+        self._some.set()
+        self._none.set()
 
     async def aclose(self) -> None:
+        self._end()
         await self._stream.aclose()
 
 
 class WebSocketTransport:
     """Messages over an open WebSocket."""
 
-    def __init__(self, socket: trio_websocket.WebSocketConnection, stream: trio.abc.Stream) -> None:
+    def __init__(self, socket: trio_websocket.WebSocketConnection, stream: _GatedStream) -> None:
         self._socket = socket
         self._stream = stream
 
@@ -59,12 +95,16 @@ class WebSocketTransport:
             raise BrowserLostError from exc
 
     async def receive(self) -> str | Oversized | None:
+        return await self._stream.message()
+
+    async def collect(self) -> None:
+        """Take over the messages that came in parts, until the end."""
         try:
-            message = await self._socket.get_message()
+            while True:
+                message = await self._socket.get_message()
+                self._stream.add(message if isinstance(message, str) else message.decode("utf-8", "replace"))
         except trio_websocket.ConnectionClosed:
-            return None
-        text = message if isinstance(message, str) else message.decode("utf-8", "replace")
-        return oversized_of(text) or text
+            return
 
     async def aclose(self) -> None:
         # No closing handshake: a browser that hangs would not answer it, and one that is about to be killed need not.
@@ -96,4 +136,6 @@ async def open_websocket(nursery: trio.Nursery, port: int, path: str, *, limit: 
     finally:
         if not opened:
             await trio.aclose_forcefully(stream)
-    return WebSocketTransport(socket, stream)
+    transport = WebSocketTransport(socket, stream)
+    nursery.start_soon(transport.collect)
+    return transport
