@@ -29,6 +29,9 @@ __all__ = ["ArchiveHit", "Archived", "Fault", "LoopbackArchive", "open_loopback_
 _HTML: Final = ("Content-Type", "text/html; charset=utf-8")
 _CSS_URL: Final = re.compile(rb"""(@import\s+["']|url\(\s*["']?)([^"')]+)""")
 _RAW_FLAG: Final = "id_"
+# What a browser has a viewer of its own for is shown in a frame.
+_FRAMED: Final = "application/pdf"
+_WRAPPER: Final = b'<!DOCTYPE html><title>Wayback Machine</title><iframe id="playback" src="about:blank"></iframe>'
 
 # Which replay flag a reference gets, by tag and attribute; None: a link, without flag.
 _FLAGS: Final[dict[tuple[str, str], str]] = {
@@ -55,7 +58,10 @@ _LINK_FLAGS: Final = {"stylesheet": "cs_", "icon": "im_", "shortcut icon": "im_"
 
 @attrs.frozen(kw_only=True)
 class Archived:
-    """One capture. ``status`` and ``location`` are what the original server answered; a location leads to another original."""
+    """One capture. ``status`` and ``location`` are what the original server answered; a location leads to another original.
+
+    Asked for without a flag, as a person does, a redirect is a notice that goes on by itself, and a PDF a page around a frame.
+    """
 
     timestamp: str
     original: str
@@ -141,6 +147,10 @@ class LoopbackArchive:
         flag = replay.flag or ""
         if nearest.timestamp != replay.timestamp:
             return _redirect(302, f"/web/{nearest.timestamp}{flag}/{nearest.original}")
+        if nearest.location is not None and not flag:
+            return _notice(nearest, nearest.location)
+        if nearest.content_type == _FRAMED and not flag:
+            return Response(status=200, headers=(_HTML,), body=_WRAPPER)
         if nearest.location is not None:
             return _redirect(nearest.status, f"/web/{nearest.timestamp}{flag}/{nearest.location}")
         body = nearest.body if flag == _RAW_FLAG else _rewritten(nearest, flag)
@@ -153,6 +163,14 @@ def _moment(timestamp: str) -> int:
 
 def _redirect(status: int, location: str) -> Response:
     return Response(status=status, headers=(("Location", "".join(map(_visible, js_utf8(location)))), _HTML))
+
+
+def _notice(capture: Archived, location: str) -> Response:
+    """What a person is shown of a redirect: a page that goes on by itself."""
+    target = escape(f"/web/{capture.timestamp}/{location}")
+    script = f'var webComponentLoaderConfig = {{}};\nfunction go() {{ document.location.href = "{target}" }}\nsetTimeout(go, 5000);'
+    text = f"<p>Got an HTTP {capture.status} response at crawl time</p>"
+    return Response(status=200, headers=(_HTML,), body=f"<!DOCTYPE html><title>Redirecting</title><script>{script}</script>{text}".encode())
 
 
 def _visible(byte: int) -> str:
