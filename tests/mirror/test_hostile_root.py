@@ -117,7 +117,7 @@ async def test_a_link_in_a_root_leads_no_write_out_of_it(root: Path, outside: Pa
             with_har = await run(root, fetch, probe=probe, har=True)
             assert set(statuses(with_har)) <= {"verified", "verified-cached", "probe-error", "error"}
     for command in (mirror_status, lambda path: explain_document(path, PAGE), lambda path: verify_root(path, fix=True)):
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             await trio.to_thread.run_sync(told, command, root)
     assert contents(outside) == before
 
@@ -177,7 +177,7 @@ async def test_a_pipe_in_the_place_of_a_file_hangs_nobody(root: Path, name: str)
     pipe.parent.mkdir(parents=True, exist_ok=True)
     pipe.unlink(missing_ok=True)
     os.mkfifo(pipe)
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         await trio.to_thread.run_sync(told, mirror_status, root)
         await trio.to_thread.run_sync(told, lambda path: explain_document(path, PAGE), root)
         await trio.to_thread.run_sync(told, verify_root, root)
