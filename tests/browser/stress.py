@@ -30,8 +30,8 @@ from tests.support.network_guard import forbid_traffic
 __all__ = ["main", "shares"]
 
 TRANSPORTS = ("websocket", "pipe")
-DEADLINE = 5.0
 GRACE = 5.0
+ANSWER_SECONDS = 2.0
 MEMORY = 800 * 1024 * 1024
 
 
@@ -82,7 +82,7 @@ async def visit_hostile_pages(kind: Kind) -> None:
         open_browser(browser_options(kind, max_process_bytes=MEMORY)) as browser,
     ):
         for case in HOSTILE:
-            options = site.options(**{"deadline": DEADLINE, "answer_seconds": 2.0, **case.options})
+            options = site.options(**case.ends(answer_seconds=ANSWER_SECONDS))
             began = trio.current_time()
             seen = await visit_page(browser, f"{site.origin}/{case.name}", options)
             took = trio.current_time() - began
