@@ -79,7 +79,7 @@ async def open_loopback_server(handler: Handler, *, port: int = 0) -> AsyncItera
     except OSError as exc:
         raise CaptureError(f"port {port} cannot be listened on ({os.strerror(exc.errno or errno.EADDRINUSE)})") from exc
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(trio.serve_listeners, partial(_serve, handler), listeners)
+        await nursery.start(trio.serve_listeners, partial(_serve, handler), listeners)
         try:
             yield LoopbackServer(url=f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}")
         finally:
