@@ -18,8 +18,10 @@ from typing import Any
 from playwright.async_api import Browser, async_playwright  # type: ignore[import-not-found,unused-ignore]
 
 
-async def one(browser: Browser, proxy: str, url: str, rest: str) -> int:
-    """A page in a context of its own, as forage opens it; the length of its document."""
+async def one(browser: Browser, port: int, url: str, rest: str) -> int:
+    """A page in a context of its own behind a guard of its own, as forage opens it; the length of its document."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    proxy = (await reader.readline()).decode().strip()
     context = await browser.new_context(proxy={"server": proxy, "bypass": "<-loopback>"}, viewport={"width": 1280, "height": 800})
     try:
         page = await context.new_page()
@@ -27,15 +29,16 @@ async def one(browser: Browser, proxy: str, url: str, rest: str) -> int:
         return len(await page.content())
     finally:
         await context.close()
+        writer.close()
 
 
-async def run(browser: Browser, proxy: str, work: dict[str, Any]) -> dict[str, Any]:
+async def run(browser: Browser, port: int, work: dict[str, Any]) -> dict[str, Any]:
     """``pages`` pages, ``lanes`` at once."""
     left = iter(range(work["pages"]))
     sizes: list[int] = []
 
     async def lane() -> None:
-        sizes.extend([await one(browser, proxy, work["url"], work["rest"]) for _ in left])
+        sizes.extend([await one(browser, port, work["url"], work["rest"]) for _ in left])
 
     begun, cpu = time.perf_counter(), time.process_time()
     await asyncio.gather(*(lane() for _ in range(work["lanes"])))
@@ -47,7 +50,7 @@ async def main(spec: dict[str, Any]) -> None:
         browser = await playwright.chromium.launch(executable_path=spec["program"], ignore_default_args=True, args=spec["flags"])
         print(json.dumps({"ready": browser.version}), flush=True)
         while line := await asyncio.to_thread(sys.stdin.readline):
-            print(json.dumps(await run(browser, spec["proxy"], json.loads(line))), flush=True)
+            print(json.dumps(await run(browser, spec["port"], json.loads(line))), flush=True)
         await browser.close()
 
 
