@@ -40,7 +40,8 @@ async def run(args: argparse.Namespace) -> list[CrawlManifest]:
         max_depth=1000,
         delay=0.0,
         concurrency=args.concurrency,
-        per_host=min(64, max(1, args.concurrency // len(seeds))),
+        # One host alone may be this far ahead of its oldest open request; `concurrency` bounds what is in flight.
+        per_host=min(64, 2 * args.concurrency) if len(seeds) == 1 else min(64, max(1, args.concurrency // len(seeds))),
         window=max(64, 2 * args.concurrency),
         keep_bodies=not args.drop_bodies,
         egress=EgressPolicy(allow_networks=("127.0.0.0/8",), ports=ports, ca_file=args.ca),

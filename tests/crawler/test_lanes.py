@@ -29,7 +29,7 @@ class Bench:
         self.running = self.most = 0
         self._pause = pause
         self._settle = settle
-        self.lanes = Lanes(nursery, decide=self._decide, work=self._work, deliver=self._deliver, per_host=per_host)
+        self.lanes = Lanes(nursery, decide=self._decide, work=self._work, deliver=self._deliver, per_host=per_host, workers=per_host)
 
     def submit(self, host: str, *indexes: int) -> None:
         for index in indexes:

@@ -15,11 +15,12 @@ from enum import StrEnum
 from functools import cache, cached_property
 
 import attrs
+import trio
 
 from forage.crawler import CrawlPolicy
 from forage.egress import EgressPolicy
 from tests.support.raw_server import Answer, RawRequest, RawServer, open_raw_server, page
-from tests.support.server_log import Pause, Seen, seen_by
+from tests.support.server_log import Pause, Seen, Stall, seen_by, watch_stalls
 
 __all__ = ["GeneratedSite", "Kind", "open_generated_site"]
 
@@ -68,6 +69,7 @@ class GeneratedSite:
         self._refused: set[int] = set()
         self.servers: list[RawServer] = []
         self.pauses: list[Pause] = []
+        self.stalls: list[Stall] = []
 
     @property
     def origins(self) -> list[str]:
@@ -80,7 +82,7 @@ class GeneratedSite:
     @property
     def log(self) -> list[Seen]:
         """Everything asked in this round, in order of arrival."""
-        return seen_by(*self.servers)
+        return seen_by(*self.servers, stalls=self.stalls)
 
     def url(self, number: int) -> str:
         node = self._nodes[number]
@@ -114,6 +116,7 @@ class GeneratedSite:
         self._round = number
         self._refused.clear()
         self.pauses.clear()
+        self.stalls.clear()
         for server in self.servers:
             server.requests.clear()
             server.answered.clear()
@@ -204,4 +207,7 @@ async def open_generated_site(
         for host in range(hosts):
             server = await stack.enter_async_context(open_raw_server(site.responder(host), host=f"127.0.0.{host + 1}"))
             site.servers.append(server)
-        yield site
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch_stalls, site.stalls)
+            yield site
+            nursery.cancel_scope.cancel()

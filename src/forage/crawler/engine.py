@@ -2,7 +2,8 @@
 
 Owns the wiring only. What is next is `CommitOrder`'s, who may enter is `Admission`'s, how one URL is had is `Acquirer`'s, when a request
 may start is the fetcher's clock. The main task commits outcomes in order and hands events to the consumer; while the consumer is slow
-nothing new is numbered, which holds the whole crawl back.
+nothing new is numbered, which holds the whole crawl back. While the main task has nothing to do, whoever delivers an outcome numbers what
+follows from it at once: the main task would get to it only after all answers that came at the same time were read.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ Emit = Callable[[CrawlEvent], Awaitable[None]]
 class Crawl:
     """One crawl of one seed. ``run`` is called once; ``halt`` may be called at any time from the same thread."""
 
+    _lanes: Lanes
+
     def __init__(
         self,
         *,
@@ -59,6 +62,8 @@ class Crawl:
             self._frontier, window=policy.window, max_pages=policy.max_pages, apply=self._apply, stop=self._stop
         )
         self._arrivals: deque[tuple[Entry, Outcome]] = deque()
+        self._ready: deque[tuple[Entry, Outcome]] = deque()  # in order, to be committed
+        self._idle = False  # the main task waits for news, or has not seen them yet
         self._notices: deque[CrawlEvent] = deque()
         self._news = trio.lowlevel.ParkingLot()
         self._fresh: set[int] = set()  # numbers whose outcome is not in the record yet
@@ -97,11 +102,13 @@ class Crawl:
     async def _run(self) -> None:
         self._frontier.push(self._seed_url, dedupe_key(self._seed_url), 0)
         async with trio.open_nursery() as nursery:
-            lanes = Lanes(nursery, decide=self._decide, work=self._work, deliver=self._deliver, per_host=self._policy.per_host)
+            per_host = self._policy.per_host
+            workers = min(per_host, self._policy.concurrency)
+            self._lanes = Lanes(nursery, decide=self._decide, work=self._work, deliver=self._deliver, per_host=per_host, workers=workers)
             if self._policy.max_seconds is not None:
                 nursery.start_soon(self._out_of_time, self._policy.max_seconds)
             await self._discover()
-            await self._drive(lanes)
+            await self._drive()
             nursery.cancel_scope.cancel()  # ends the timer; every lane is idle by now
         await self._close()
 
@@ -133,17 +140,21 @@ class Crawl:
         for skip in left:
             await self._emit(UrlSkipped(skip=skip))
 
-    async def _drive(self, lanes: Lanes) -> None:
-        while True:
-            turn = self._order.next_entry()
-            while isinstance(turn, Entry):
-                lanes.submit(turn)
-                turn = self._order.next_entry()
-            if turn is Turn.DONE:
-                return
-            while not self._arrivals and not self._notices:
+    async def _drive(self) -> None:
+        while self._number() is not Turn.DONE or self._ready:
+            while not self._arrivals and not self._ready and not self._notices:
+                self._idle = True
                 await self._news.park()
+            self._idle = False
             await self._take_news()
+
+    def _number(self) -> Turn:
+        """Send off all entries whose turn it is; why there is no other."""
+        turn = self._order.next_entry()
+        while isinstance(turn, Entry):
+            self._lanes.submit(turn)
+            turn = self._order.next_entry()
+        return turn
 
     async def _take_news(self) -> None:
         """Record what arrived, then commit what is next in order, then pass on what else there is to say."""
@@ -157,8 +168,9 @@ class Crawl:
                 self._tally.warn(trouble)
                 self._notices.append(CrawlWarning(message=trouble))
         for one in arrived:
-            for entry, outcome in self._order.arrive(*one):
-                await self._commit(entry, outcome)
+            self._ready.extend(self._order.arrive(*one))
+        while self._ready:
+            await self._commit(*self._ready.popleft())
         while self._notices:
             await self._emit(self._notices.popleft())
 
@@ -215,7 +227,11 @@ class Crawl:
 
     def _deliver(self, entry: Entry, outcome: Outcome) -> None:
         self._delivered += 1
-        self._arrivals.append((entry, outcome))
+        if self._record is None and self._idle:
+            self._ready.extend(self._order.arrive(entry, outcome))
+            self._number()
+        else:
+            self._arrivals.append((entry, outcome))
         self._news.unpark_all()
 
     def _apply(self, entry: Entry, outcome: Outcome) -> bool:

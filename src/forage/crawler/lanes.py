@@ -1,6 +1,6 @@
 """Per-host lanes: each host's entries are worked on in order, a few at a time, independently of other hosts.
 
-A lane is a queue, the host's history and at most ``per_host`` worker tasks; workers end when the queue is empty, so an idle host
+A lane is a queue, the host's history and at most ``workers`` worker tasks; workers end when the queue is empty, so an idle host
 costs no task. A decision about entry i reads what the host did up to entry i - ``per_host``: never more, even if more has
 finished by then, so that it does not depend on timing. Spacing between requests is the fetcher's clock, not this module's.
 """
@@ -104,15 +104,17 @@ class Lanes:
     """All lanes of one crawl, as tasks of the crawl's nursery.
 
     ``decide`` may settle an entry from its host's history without any request; otherwise ``work`` turns it into an outcome and must not
-    raise for operational trouble. ``deliver`` is called with each outcome, in order of completion, and must not wait.
+    raise for operational trouble. ``deliver`` is called with each outcome, in order of completion, and must not wait. ``workers`` bounds
+    the tasks of a host: one that waits for another to end begins later than that one could have gone on.
     """
 
-    def __init__(self, nursery: trio.Nursery, *, decide: Decide, work: Work, deliver: Deliver, per_host: int) -> None:
+    def __init__(self, nursery: trio.Nursery, *, decide: Decide, work: Work, deliver: Deliver, per_host: int, workers: int) -> None:
         self._nursery = nursery
         self._decide = decide
         self._work = work
         self._deliver = deliver
         self._per_host = per_host
+        self._workers = workers
         self._lanes: dict[str, _Lane] = {}
 
     def submit(self, entry: Entry) -> None:
@@ -121,7 +123,7 @@ class Lanes:
         if lane is None:
             lane = self._lanes[entry.host] = _Lane(self._per_host)
         lane.queue.append(entry)
-        if lane.workers < self._per_host:
+        if lane.workers < self._workers:
             lane.workers += 1
             self._nursery.start_soon(self._run, lane, name=f"lane {entry.host}")
 
