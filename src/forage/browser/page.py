@@ -5,6 +5,8 @@ page by any of them. Everything here is called from the task that reads from the
 of a page, and in which order, is ``visit``'s business.
 
 A page is hostile: whatever it makes the browser tell is bounded, and an event that cannot be handled ends this page and no other.
+
+Above 300 lines, as all reactions share the state of one page and none may wait for another module.
 """
 
 from __future__ import annotations
