@@ -22,7 +22,7 @@ from forage.errors import InvalidPolicyError
 from tests.support.browser_site import BrowserSite, html, open_browser_site
 from tests.support.browsers import Kind, browser_options, installed_kinds
 from tests.support.probe_site import PublicNames
-from tests.support.raw_server import Answer
+from tests.support.raw_server import Answer, page
 
 KINDS = pytest.mark.parametrize("kind", installed_kinds())
 HTTPS = "https://web.archive.org"
@@ -138,3 +138,14 @@ async def test_pages_do_not_see_each_other() -> None:
 def test_wrong_options_name_their_field(options: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidPolicyError, match=field):
         ProbeOptions(**options)
+
+
+@KINDS
+async def test_a_shared_worker_that_ends_with_its_page_is_no_crash(kind: Kind) -> None:
+    body = """<!doctype html><script>new SharedWorker("/shared.js").port.start()</script>"""
+    script = [page(b"fetch('/asked')", headers=[("Content-Type", "text/javascript")])]
+    async with open_browser_site({"/": html(body), "/shared.js": script}) as site, open_browser(browser_options(kind)) as browser:
+        log = await probe(browser, site)
+    assert {"shared.js", "asked"} <= set(by_path(log))
+    assert log.outcome is PageOutcome.OK
+    assert [visit.warnings for visit in log.visits] == [()]

@@ -37,7 +37,7 @@ class Navigation:
     def __init__(self, policy: EgressPolicy) -> None:
         self._policy = policy
         self._chain: RedirectChain | None = None
-        self._over = False
+        self.over = False
         self.request_id: str | None = None
         self.shown: str | None = None
         self.cut = False
@@ -55,7 +55,7 @@ class Navigation:
 
     def finish(self) -> None:
         """The page is being left: what it shows from now on is no document of it."""
-        self._over = True
+        self.over = True
 
     def fail(self, error: str) -> None:
         """The document cannot be had. Words of ours say more than the browser's."""
@@ -65,7 +65,7 @@ class Navigation:
 
     def commit(self, loader: str, url: str) -> None:
         """The root frame shows another document."""
-        if self._over or url.startswith(_OWN_ERROR_PAGE):
+        if self.over or url.startswith(_OWN_ERROR_PAGE):
             return
         if self.shown is None and loader == self.request_id:
             self.shown = loader
@@ -76,7 +76,7 @@ class Navigation:
 
     def ask(self, url: str) -> None:
         """The page that is shown wants to go there."""
-        if self.shown is not None and not self._over:
+        if self.shown is not None and not self.over:
             self._note(url)
 
     def judge(self, request_id: str, url: str) -> Literal["navigation", "redirect"] | None:

@@ -44,6 +44,7 @@ _MOST_DIALOGS: Final = 20
 _MOST_WINDOWS: Final = 10
 _MOST_SESSIONS: Final = 500
 _KINDS: Final = {"iframe": "frame"}
+_WORKERS: Final = frozenset(["worker", "shared_worker", "service_worker"])
 
 
 class Page:
@@ -213,9 +214,10 @@ class Page:
         why = self._why_crashed()
         if session == self.root or why is not None:
             self.end(PageOutcome.CRASHED, why or "its process ended")
-        else:
+            return
+        if not (self.navigation.over and self._kinds.get(session) in _WORKERS):  # the program ends those that no page needs any more
             self.warnings.append("frame-crashed: a frame of the page crashed")
-            self.requests.end_session(session)
+        self.requests.end_session(session)
 
     def _oversized(self, params: JsonObject, session: str) -> None:
         self.end(PageOutcome.TOO_LARGE, f"it made the browser write a message of {params.get('size')} bytes")
