@@ -35,7 +35,9 @@ Emit = Callable[[CrawlEvent], Awaitable[None]]
 
 
 class Crawl:
-    """One crawl of one seed. ``run`` is called once; ``halt`` may be called at any time from the same thread."""
+    """One crawl of one seed. ``run`` is called once; ``halt`` may be called at any time from the same thread. ``emit`` is None where nobody
+    listens.
+    """
 
     _lanes: Lanes
 
@@ -46,7 +48,7 @@ class Crawl:
         policy: CrawlPolicy,
         acquirer: Acquirer,
         tally: Tally,
-        emit: Emit,
+        emit: Emit | None,
         record: CrawlRecord | None = None,
         today: date | None = None,
     ) -> None:
@@ -130,15 +132,17 @@ class Crawl:
         self.sitemaps = SitemapCounters(documents_read=found.sitemaps_read, urls_discovered=len(found.urls))
         for warning in found.warnings:
             self._tally.warn(str(warning))
-            await self._emit(CrawlWarning(message=str(warning)))
+            if self._emit is not None:
+                await self._emit(CrawlWarning(message=str(warning)))
 
     async def _close(self) -> None:
         reason = self._budget or SkipReason.MAX_PAGES
         left = [PageSkip(url=url, reason=reason, depth=depth) for url, depth in self._frontier.drain()]
         left += self._admission.passed_over
         self._tally.leave(left)
-        for skip in left:
-            await self._emit(UrlSkipped(skip=skip))
+        if self._emit is not None:
+            for skip in left:
+                await self._emit(UrlSkipped(skip=skip))
 
     async def _drive(self) -> None:
         while self._number() is not Turn.DONE or self._ready:
@@ -172,10 +176,14 @@ class Crawl:
         while self._ready:
             await self._commit(*self._ready.popleft())
         while self._notices:
-            await self._emit(self._notices.popleft())
+            notice = self._notices.popleft()
+            if self._emit is not None:
+                await self._emit(notice)
 
     async def _commit(self, entry: Entry, outcome: Outcome) -> None:
         self._tally.commit(entry, outcome)
+        if self._emit is None:
+            return
         if outcome.page is not None:
             await self._emit(PageCaptured(page=outcome.page))
         elif outcome.failure is not None:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import attrs
 
-__all__ = ["Entry", "FollowContext", "Frontier", "host_key"]
+__all__ = ["Entry", "FollowContext", "Frontier", "HostKeys", "host_key"]
 
 
 def host_key(url: str) -> str:
@@ -31,6 +31,20 @@ def host_key(url: str) -> str:
         if at != -1:
             end = min(end, at)
     return url[start:end]
+
+
+class HostKeys:
+    """`host_key` of URLs that come one after another: most are of the same host as the one before."""
+
+    def __init__(self) -> None:
+        self._root, self._host = "", ""
+
+    def of(self, url: str) -> str:
+        """The host key of a normalised URL."""
+        if not self._root or not url.startswith(self._root):
+            self._host = host_key(url)
+            self._root = f"{url[: url.index('//')]}//{self._host}/"
+        return self._host
 
 
 @attrs.frozen(kw_only=True)
@@ -203,7 +217,7 @@ class Frontier:
         self._tickets = 0
         self._waiting = 0
         self._known = 0
-        self._prefix, self._host = "", ""  # of the URL that came last: most that follow are of the same host
+        self._host_of = HostKeys().of
 
     def __len__(self) -> int:
         return self._waiting
@@ -241,10 +255,7 @@ class Frontier:
         if key == url:
             key = url  # one string object in both the queue and the table
         self._learn(key, depth)
-        if not self._prefix or not url.startswith(self._prefix):
-            self._host = host_key(url)
-            self._prefix = f"{url[: url.index('//')]}//{self._host}/"
-        host = self._host
+        host = self._host_of(url)
         count = self._counts.get(host, 0)
         if not count:
             self._ring.append(host)
@@ -256,6 +267,13 @@ class Frontier:
 
     def pop(self, number: int) -> Entry:
         """The next URL in turn, as entry ``number``. IndexError when nothing waits."""
+        host, url, key = self._take()
+        index = self._indexes.get(host, 0)
+        self._indexes[host] = index + 1
+        depth = self._shelf.depth(key) or 0
+        return Entry(number=number, url=url, key=key, host=host, host_index=index, depth=depth, covered=self._shelf.is_covered(key))
+
+    def _take(self) -> tuple[str, str, str]:
         host = self._ring.popleft()
         url, key = self._shelf.take(host)
         self._waiting -= 1
@@ -265,16 +283,13 @@ class Frontier:
             self._ring.append(host)
         else:
             del self._counts[host]
-        index = self._indexes.get(host, 0)
-        self._indexes[host] = index + 1
-        depth = self._shelf.depth(key) or 0
-        return Entry(number=number, url=url, key=key, host=host, host_index=index, depth=depth, covered=self._shelf.is_covered(key))
+        return host, url, key
 
     def drain(self) -> Iterator[tuple[str, int]]:
         """Everything that still waits as (url, depth), in the order in which it would have been taken."""
         while self._waiting:
-            entry = self.pop(-1)
-            yield entry.url, entry.depth
+            _, url, key = self._take()
+            yield url, self._shelf.depth(key) or 0
 
     def _learn(self, key: str, depth: int) -> None:
         self._shelf.set_depth(key, depth)

@@ -14,7 +14,6 @@ from pathlib import Path
 import trio
 
 from forage.crawler.engine import Crawl
-from forage.crawler.events import CrawlEvent
 from forage.crawler.manifest import CrawlManifest, SkipReason
 from forage.crawler.policy import CrawlPolicy, Seed
 from forage.crawler.run import CrawlTools, Seams, check_seed, open_tools, run_crawl, unwrapped_nursery, utc_now
@@ -97,7 +96,7 @@ async def _crawl_all(tools: CrawlTools, seeds: list[Seed], send: trio.MemorySend
 
     async def one(seed: Seed, send: trio.MemorySendChannel[CrawlManifest]) -> None:
         try:
-            manifest = await run_crawl(tools, seed, _ignore, started=crawls._started)  # noqa: SLF001 - one module
+            manifest = await run_crawl(tools, seed, None, started=crawls._started)  # noqa: SLF001 - one module
         finally:
             active.release()
         await send.send(manifest)
@@ -108,7 +107,3 @@ async def _crawl_all(tools: CrawlTools, seeds: list[Seed], send: trio.MemorySend
             await active.acquire()
             nursery.start_soon(one, seed, send.clone())
     send.close()
-
-
-async def _ignore(event: CrawlEvent) -> None:
-    pass

@@ -192,7 +192,7 @@ def _fetcher(tools: CrawlTools, user_agent: str | None) -> Fetcher:
     )
 
 
-async def run_crawl(tools: CrawlTools, seed: Seed, emit: Emit, *, started: Callable[[Crawl], None]) -> CrawlManifest:
+async def run_crawl(tools: CrawlTools, seed: Seed, emit: Emit | None, *, started: Callable[[Crawl], None]) -> CrawlManifest:
     """Crawl from one seed and answer with the account. Raises InvalidPolicyError (state of another policy) and what ``emit`` raises."""
     policy, seams = tools.policy, tools.seams
     seed_url = canonical_url(seed.url) or _without_secrets(seed.url)

@@ -52,11 +52,7 @@ async def crawl(
     seed = check_seed(seed, policy, store)
     seams = Seams(store=store, renderer=renderer, resolver=resolver, dialer=dialer, wire=wire, utc_now=utc_now)
     async with open_tools(policy, seams, state=state, user_agent=seed.user_agent) as tools:
-        return await run_crawl(tools, seed, _ignore, started=_nobody)
-
-
-async def _ignore(event: CrawlEvent) -> None:
-    pass
+        return await run_crawl(tools, seed, None, started=_nobody)
 
 
 def _nobody(running: Crawl) -> None:

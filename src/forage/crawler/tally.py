@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from forage.crawler.frontier import Entry, host_key
+from forage.crawler.frontier import Entry, HostKeys
 from forage.crawler.manifest import CrawlManifest, HostStatistics, Page, PageFailure, PageSkip, SitemapCounters, SkipReason
 
 if TYPE_CHECKING:
@@ -66,9 +66,10 @@ class Tally:
 
     def leave(self, skips: Iterable[PageSkip]) -> None:
         """Add URLs that never became entries."""
+        host_of = HostKeys().of
         for skip in skips:
             self._skips.append(skip)
-            self._host(host_key(skip.url)).skips += 1
+            self._host(host_of(skip.url)).skips += 1
 
     @property
     def figures(self) -> tuple[int, int, int, int]:
@@ -80,7 +81,10 @@ class Tally:
         self._warnings.append(message)
 
     def _host(self, host: str) -> _Host:
-        return self._hosts.setdefault(host, _Host())
+        known = self._hosts.get(host)
+        if known is None:
+            known = self._hosts[host] = _Host()
+        return known
 
     def manifest(
         self,

@@ -28,8 +28,7 @@ _ISO_DATE = re.compile(r"([0-9]{4})-([0-9]{2})(?:-([0-9]{2}))?")
 # Three levels of a percent sign or ampersand that was encoded again: %252F is data, %25252F unusual, one more is growth.
 _ENCODED_AGAIN = re.compile(r"%25(?:%?25){2}|(?:amp(?:;|%3B)){3}", re.IGNORECASE)
 
-# A URL without any of these has no query, no date and nothing encoded again.
-_REMARKABLE = re.compile(r"\?|/[0-9]{4}[/-]|%25|amp[;%]", re.IGNORECASE)
+_MAYBE_DATED = re.compile(r"[0-9]{4}[/-]")
 
 _YEAR_NAMES = frozenset(["year", "yr", "yyyy", "y", "cal_year", "calyear"])
 _MONTH_NAMES = frozenset(["month", "mon", "mo", "mm", "m", "cal_month", "calmonth"])
@@ -78,8 +77,10 @@ class TrapBudget:
         """None, and the URL counts from now on; or the reason why this fetch URL is refused."""
         if len(url) > MAX_LENGTH:
             return TrapReason.LONG_URL
-        if self._per_dir is None and _REMARKABLE.search(url) is None:
-            return _shape(url[len(origin_of(url)) + 1 :].split("/"), "")
+        # Neither a query, nor a date, nor anything encoded again: most URLs, and quickly told.
+        plain = "?" not in url and "%" not in url and ";" not in url and _MAYBE_DATED.search(url) is None
+        if plain and self._per_dir is None:
+            return _shape(url.split("/")[3:], "")
         path, _, query = url.partition("?")
         origin = origin_of(path)
         segments = path[len(origin) + 1 :].split("/")
@@ -128,6 +129,8 @@ class TrapBudget:
 
 def _shape(segments: list[str], query: str) -> TrapReason | None:
     named = segments[:-1] if segments and not segments[-1] else segments
+    if len(named) < MAX_REPEATS and not query:
+        return None
     if len(named) > MAX_SEGMENTS:
         return TrapReason.DEEP_PATH
     if _repeats(named):
