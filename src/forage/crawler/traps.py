@@ -28,7 +28,7 @@ _ISO_DATE = re.compile(r"([0-9]{4})-([0-9]{2})(?:-([0-9]{2}))?")
 # Three levels of a percent sign or ampersand that was encoded again: %252F is data, %25252F unusual, one more is growth.
 _ENCODED_AGAIN = re.compile(r"%25(?:%?25){2}|(?:amp(?:;|%3B)){3}", re.IGNORECASE)
 
-_MAYBE_DATED = re.compile(r"[0-9]{4}[/-]")
+_MAYBE_DATED = re.compile(r"/[0-9]{4}[/-]")
 
 _YEAR_NAMES = frozenset(["year", "yr", "yyyy", "y", "cal_year", "calyear"])
 _MONTH_NAMES = frozenset(["month", "mon", "mo", "mm", "m", "cal_month", "calmonth"])

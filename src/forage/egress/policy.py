@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
@@ -126,11 +126,20 @@ class EgressPolicy:
 
     @address_rules.default
     def _make_address_rules(self) -> AddressRules:
-        return AddressRules(self.allow_networks, self.nat64_prefixes, guarded=self.guarded)
+        given = (self.allow_networks, self.nat64_prefixes)
+        if isinstance(self.guarded, bool) and all(isinstance(texts, tuple) and all(isinstance(t, str) for t in texts) for texts in given):
+            return _shared_rules(*given, guarded=self.guarded)
+        return AddressRules(*given, guarded=self.guarded)  # which names what is wrong
 
     def __attrs_post_init__(self) -> None:
         if self.ca_file is not None and self.ssl_context is not None:
             raise InvalidPolicyError("ssl_context", "a context, or ca_file, not both")
+
+
+@lru_cache(maxsize=8)
+def _shared_rules(allow_networks: tuple[str, ...], nat64_prefixes: tuple[str, ...], *, guarded: bool) -> AddressRules:
+    """One table for all policies that open the same: they are derived from each other, for robots.txt and for each page of a browser."""
+    return AddressRules(allow_networks, nat64_prefixes, guarded=guarded)
 
 
 @cache
