@@ -49,6 +49,10 @@ def _is_ports(value: tuple[object, ...]) -> bool:
     return _is_short_tuple(value) and all(isinstance(p, int) and not isinstance(p, bool) and 1 <= p <= 65535 for p in value)
 
 
+def _is_texts(value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(text, str) for text in value)
+
+
 def _is_short_tuple(value: object) -> bool:
     return isinstance(value, tuple) and len(value) <= _LONGEST_LIST
 
@@ -127,8 +131,8 @@ class EgressPolicy:
     @address_rules.default
     def _make_address_rules(self) -> AddressRules:
         given = (self.allow_networks, self.nat64_prefixes)
-        if isinstance(self.guarded, bool) and all(isinstance(texts, tuple) and all(isinstance(t, str) for t in texts) for texts in given):
-            return _shared_rules(*given, guarded=self.guarded)
+        if all(map(_is_texts, given)):
+            return _shared_rules(*given, guarded=bool(self.guarded))
         return AddressRules(*given, guarded=self.guarded)  # which names what is wrong
 
     def __attrs_post_init__(self) -> None:
