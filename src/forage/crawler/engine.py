@@ -146,10 +146,10 @@ class Crawl:
 
     async def _drive(self) -> None:
         while self._number() is not Turn.DONE or self._ready:
-            while not self._arrivals and not self._ready and not self._notices:
+            if not self._arrivals and not self._ready and not self._notices:
                 self._idle = True
                 await self._news.park()
-            self._idle = False
+                self._idle = False
             await self._take_news()
 
     def _number(self) -> Turn:
@@ -235,11 +235,16 @@ class Crawl:
 
     def _deliver(self, entry: Entry, outcome: Outcome) -> None:
         self._delivered += 1
-        if self._record is None and self._idle:
+        if self._record is not None or not self._idle:
+            self._arrivals.append((entry, outcome))
+        elif self._emit is not None:
             self._ready.extend(self._order.arrive(entry, outcome))
             self._number()
-        else:
-            self._arrivals.append((entry, outcome))
+        else:  # nobody listens and nothing is recorded: the main task need not be woken for each entry
+            for one in self._order.arrive(entry, outcome):
+                self._tally.commit(*one)
+            if self._number() is not Turn.DONE:
+                return
         self._news.unpark_all()
 
     def _apply(self, entry: Entry, outcome: Outcome) -> bool:
