@@ -8,7 +8,7 @@ import pytest
 
 from forage.crawler import crawl
 from forage.snapshots import FilesystemSnapshotStore
-from tests.crawler.kill import POLICY, Kept, crawl_killed_after, kill_many
+from tests.crawler.kill import CONCURRENCY, POLICY, Kept, crawl_killed_after, kill_many
 from tests.support.generated_site import open_generated_site
 from tests.support.server_log import assert_at_most, assert_not_paused, assert_spaced
 
@@ -35,4 +35,4 @@ async def test_death_shortens_no_delay_and_no_pause(tmp_path: Path, busy: int) -
         assert_not_paused(site.log, site.pauses)
         assert_at_most(site.log, 1)
         assert manifest.counts.captured >= site.captured
-        await kept.check_store(manifest)
+        await kept.check_store(manifest, interrupted=CONCURRENCY)
