@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Browser, async_playwright  # type: ignore[import-not-found,unused-ignore]
+from playwright.async_api import Browser, async_playwright  # type: ignore[import-not-found,unused-ignore]  # in an environment of its own
 
 
 async def one(browser: Browser, port: int, url: str, rest: str) -> int:

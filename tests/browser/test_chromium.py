@@ -32,6 +32,8 @@ TRANSPORTS = pytest.mark.parametrize("transport", ["websocket", "pipe"])
 ROOT = os.geteuid() == 0
 ROOT_OF_TREE = Path(__file__).resolve().parent.parent.parent
 
+TEMPORARY = Path(tempfile.gettempdir())
+
 
 def assert_nothing_is_left() -> None:
     assert browser_processes() == []
@@ -162,9 +164,9 @@ async def test_without_the_lifeline_a_profile_stays_until_the_next_start_sweeps_
 
 def test_a_sweep_touches_only_what_is_stale_and_ours(tmp_path: Path) -> None:
     namespace = Path("/proc/self/ns/pid").stat().st_ino
-    stale, foreign, other = (Path(f"/tmp/forage-{n}-{pid}-1-{name}") for n, pid, name in (
+    stale, foreign, other = (TEMPORARY / f"forage-{n}-{pid}-1-{name}" for n, pid, name in (
         (namespace, 4_000_000, "aaaaaaaa"), (1, 4_000_000, "bbbbbbbb"), (namespace, 4_000_000, "toolong_name")))  # fmt: skip
-    link = Path(f"/tmp/forage-{namespace}-4000000-1-cccccccc")
+    link = TEMPORARY / f"forage-{namespace}-4000000-1-cccccccc"
     (tmp_path / "kept").mkdir()
     try:
         for path in (stale, foreign, other):
@@ -182,7 +184,7 @@ def test_a_sweep_touches_only_what_is_stale_and_ours(tmp_path: Path) -> None:
 
 def test_a_sweep_ends_a_browser_that_outlived_its_owner_and_nobody_who_only_names_its_profile() -> None:
     namespace = Path("/proc/self/ns/pid").stat().st_ino
-    stale = Path(f"/tmp/forage-{namespace}-4000000-2-dddddddd")
+    stale = TEMPORARY / f"forage-{namespace}-4000000-2-dddddddd"
     stale.mkdir()
     command = [sys.executable, "-c", "import time; time.sleep(60)"]
     browser = subprocess.Popen([*command, f"--user-data-dir={stale}/p"])

@@ -93,7 +93,7 @@ def test_flags_that_open_or_hide_something_are_never_given(flag: str) -> None:
 def test_the_browser_sees_no_proxies_keys_or_sessions_of_its_user() -> None:
     environment = {
         "PATH": "/bin", "LANG": "C", "HTTP_PROXY": "http://x", "GOOGLE_API_KEY": "k", "DBUS_SESSION_BUS_ADDRESS": "unix:x", "HOME": "/root",
-        "CHROMIUM_FLAGS": "--x", "DISPLAY": ":0", "SSLKEYLOGFILE": "/tmp/keys",
+        "CHROMIUM_FLAGS": "--x", "DISPLAY": ":0", "SSLKEYLOGFILE": "/keys",
     }  # fmt: skip
     given = browser_environment(environment, "/h")
     assert given == {
@@ -110,7 +110,7 @@ def test_a_process_is_known_by_its_number_and_its_start() -> None:
 
 
 def test_processes_of_a_group_and_of_a_directory_are_found_and_ended() -> None:
-    mark = f"/tmp/forage-test-{os.getpid()}"
+    mark = f"/forage-test-{os.getpid()}"
     code = "import time; time.sleep(60)"
     inside = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
     outside = subprocess.Popen([sys.executable, "-c", code, mark], start_new_session=True)

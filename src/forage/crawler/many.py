@@ -29,7 +29,7 @@ _LEAST_ACTIVE = 16
 
 
 class ManyCrawls:
-    """Manifests of running crawls, each as soon as its crawl has ended; a slow consumer holds the crawls back."""
+    """Manifests of running crawls, each as soon as its crawl has ended; those that nobody has taken yet are held in memory."""
 
     def __init__(self, manifests: trio.MemoryReceiveChannel[CrawlManifest]) -> None:
         self._manifests = manifests

@@ -119,11 +119,11 @@ class _Members:
 
     def _recognise(self, data: bytes, at: int) -> bool | None:
         """Whether a member begins at ``at``, made ready then; None where more bytes must tell."""
-        raise NotImplementedError
+        raise NotImplementedError  # each coding has its own; this class is never made
 
     def _undo(self, data: bytes, at: int) -> Generator[bytes, None, int]:
         """Pieces of the member that goes on at ``at``; returns how far it went. Sets ``_state`` to magic at its end."""
-        raise NotImplementedError
+        raise NotImplementedError  # as above
 
 
 class _Gzip(_Members):
