@@ -43,12 +43,13 @@ class ForageError(Exception):
 class InvalidPolicyError(ForageError, ValueError):
     """A policy, seed or option is wrong; nothing was started.
 
-    ``field`` names the argument, ``accepted`` says in words which values it takes.
+    ``field`` names the argument, ``accepted`` says in words which values it takes, ``got`` is the value (None: it is not shown).
     """
 
     def __init__(self, field: str, accepted: str, *, got: object = None) -> None:
         self.field = field
         self.accepted = accepted
+        self.got = got
         shown = "" if got is None else f", not {_short(got)}"
         super().__init__(f"{field}: takes {accepted}{shown}")
 

@@ -54,6 +54,28 @@ async def test_wrong_usage_exits_with_2_and_names_command_and_flag(args: list[st
     assert said in done.err
 
 
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (
+            ["--allow-loopback-origin", "http://127.0.0.1:8000/a"],
+            '--allow-loopback-origin: takes origins "http://127.0.0.1:PORT" or "http://[::1]:PORT", not \'http://127.0.0.1:8000/a\'\n',
+        ),
+        (["--port", "8080", "--port", "99999"], "--port: takes ports from 1 to 65535, not 8080, 99999\n"),
+        (["--delay=-1"], "--delay: takes seconds from 0, at most 604800, not -1\n"),
+        (["--user-agent", "a\nb"], "--user-agent: takes printable ASCII text, not 'a\\nb'\n"),
+    ],
+)
+async def test_what_a_flag_does_not_take_is_shown_as_it_was_typed(flags: list[str], said: str) -> None:
+    done = await forage("fetch", SITE, *flags)
+    assert (done.code, done.out, done.err) == (2, "", f"forage fetch: {said}")
+
+
+async def test_a_loopback_origin_may_end_in_a_slash() -> None:
+    with_slash = await forage("egress", "check", "--allow-loopback-origin", "http://127.0.0.1:8000/", "http://127.0.0.1:8000/a")
+    assert (with_slash.code, with_slash.err) == (0, "")
+
+
 async def test_an_unknown_flag_shows_the_usage_of_its_command() -> None:
     done = await forage("egress", "check", "--bogus", SITE)
     assert done.code == 2

@@ -126,6 +126,7 @@ def _name(args: argparse.Namespace) -> str:
     return " ".join(["forage", *(word for word in words if word)])
 
 
+_LONGEST_SHOWN = 80
 # Members of policies and sources whose flag is called otherwise.
 _FLAGS = {
     "allow_networks": "--allow-network",
@@ -148,7 +149,17 @@ _FLAGS = {
 
 
 def _as_flags(exc: InvalidPolicyError, args: argparse.Namespace) -> str:
-    """The error in the words of the command line: its flag in place of the Python name."""
+    """The error in the words of the command line: its flag in place of the Python name, values as they are typed."""
     field = exc.field
     flag = _FLAGS.get(field) or (f"--{field.replace('_', '-')}" if field.isidentifier() and hasattr(args, field) else field)
-    return flag + str(exc).removeprefix(field)
+    accepted = exc.accepted.removeprefix("None or ").removesuffix(" or None").removeprefix("a list of ")
+    return f"{flag}: takes {accepted}" + ("" if exc.got is None else f", not {_typed(exc.got)}")
+
+
+def _typed(value: object) -> str:
+    """A value as somebody typed it. Flags that may be given several times become tuples, whole seconds become floats."""
+    if isinstance(value, (list, tuple)):
+        text = ", ".join(map(_typed, value))
+    else:
+        text = repr(value) if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"

@@ -79,7 +79,8 @@ def egress_policy(args: argparse.Namespace) -> EgressPolicy:
         ports=tuple(args.port),
         allow_networks=tuple(args.allow_network),
         redirect_hosts=args.redirect_hosts,
-        test_loopback_origins=tuple(args.allow_loopback_origin),
+        # With the slash that a browser's address bar puts behind an origin.
+        test_loopback_origins=tuple(origin.removesuffix("/") for origin in args.allow_loopback_origin),
         ca_file=args.ca_file,
     )
 
