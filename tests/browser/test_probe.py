@@ -62,6 +62,28 @@ async def test_requests_of_the_abort_family_are_named_by_every_channel_also_over
     assert (log.outcome, log.loaded, log.unexplained) == (PageOutcome.OK, True, ())
 
 
+LEAVING = {
+    "each": """addEventListener("unload",()=>{navigator.sendBeacon("http://leak.test/unload")})""",
+    "stays": """navigation.addEventListener("navigate",event=>event.preventDefault())""",
+    "spins": """addEventListener("pagehide",()=>{for(;;);})""",
+}
+
+
+@KINDS
+@pytest.mark.parametrize("way", LEAVING)
+async def test_what_a_page_sends_on_its_way_out_is_seen_however_it_goes(kind: Kind, way: str) -> None:
+    """A document that is sent away is unloaded some time after the next one is there, and on a busy machine not at all: it goes by itself."""
+    body = f"""<!doctype html><script>addEventListener("pagehide",
+        ()=>{{navigator.sendBeacon("http://leak.test/hide")}});{LEAVING[way]}</script>
+        <iframe sandbox="allow-scripts" srcdoc='<script>addEventListener("pagehide",
+            ()=>{{navigator.sendBeacon("http://leak.test/frame")}})</script>'></iframe>"""
+    wanted = {"each": {"hide", "unload", "frame"}, "stays": {"hide", "frame"}, "spins": {"hide"}}[way]
+    async with open_browser_site({"/": html(body)}) as site, open_browser(browser_options(kind)) as browser:
+        log = await probe(browser, site, answer_seconds=6.0)
+    assert wanted <= set(by_path(log))
+    assert log.outcome is PageOutcome.OK
+
+
 async def test_a_mirrors_probe_reaches_its_own_origin_and_nothing_else() -> None:
     body = '<!doctype html><img src="/own"><img src="http://other.test/x"><img src="https://secure.test/y"><img src="http://127.0.0.1:1/z">'
     async with open_browser_site({"/": html(body)}) as site, open_browser(browser_options()) as browser:

@@ -48,7 +48,10 @@ _WORKERS: Final = frozenset(["worker", "shared_worker", "service_worker"])
 
 
 class Page:
-    """A page that is open. ``scope`` is around all that is done with it; `end` cancels it, once, and says why in ``outcome``."""
+    """A page that is open. ``scope`` is around all that is done with it; `end` cancels it, once, and says why in ``outcome``.
+
+    ``left`` is set once it shows another document because it was told to go.
+    """
 
     def __init__(self, connection: CdpConnection, options: PageOptions, *, context: str, why_crashed: Callable[[], str | None]) -> None:
         self._connection = connection
@@ -73,6 +76,7 @@ class Page:
         self._changed = trio.Event()
         self._silenced = False
         self._left_early = False
+        self.left = trio.Event()
         self._reactions: dict[str, Callable[[JsonObject, str], None]] = {
             "Target.attachedToTarget": self._attached_below,
             "Target.detachedFromTarget": self._detached,
@@ -228,6 +232,8 @@ class Page:
         frame: Any = params.get("frame")
         if isinstance(frame, dict) and frame.get("id") == self.notes.root:
             self.navigation.commit(text_of(frame, "loaderId"), text_of(frame, "url"))
+            if self.navigation.over:
+                self.left.set()
 
     def _frame_stopped(self, params: JsonObject, session: str) -> None:
         """The browser gives up what is left of a document that tries to leave while it is being read; there is no load event then."""

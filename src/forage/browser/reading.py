@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from contextlib import suppress
 from typing import Any, Final, Literal
 
 from forage.browser.cdp import Call, JsonObject
-from forage.browser.errors import NoAnswerError
+from forage.browser.errors import CommandRefusedError, NoAnswerError
 from forage.browser.page import Page
 from forage.browser.wording import text_of, whole
 from forage.browser.world import WORLD, measure
@@ -55,8 +56,12 @@ class PageReader:
                     raise unanswered
                 break
         self.stopped = True
-        await self._page.call("Runtime.terminateExecution", seconds=self._seconds)
+        await self.stop_scripts()
         return await self._page.call(method, params, seconds=seconds)
+
+    async def stop_scripts(self) -> None:
+        """End what a script of it is doing. Raises NoAnswerError, PageGoneError, BrowserLostError."""
+        await self._page.call("Runtime.terminateExecution", seconds=self._seconds)
 
     async def _evaluate(self, expression: str, *, times: int = 1) -> Any:
         """The value of an expression in a world of our own; None when there is none."""
@@ -74,6 +79,11 @@ class PageReader:
 
     async def scroll_to_end(self) -> None:
         await self._evaluate("scrollTo(0, 1e6)")
+
+    async def go_from_within(self, url: str) -> None:
+        """Have the document itself go to ``url``. The page may refuse; an answer that does not come is not waited for."""
+        with suppress(NoAnswerError, CommandRefusedError):
+            await self._evaluate(f"location.replace({json.dumps(url)})")
 
     async def html(self, most: int) -> str:
         """The whole document as HTML, its doctype too; no shadow trees, no frames. Raises TooLargeError above ``most`` bytes."""

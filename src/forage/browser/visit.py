@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Visit", "utc_now", "visit_page"]
 
-_LINGER_SECONDS: Final = 0.5
+_LINGER_SECONDS: Final = 0.5  # without anything at the guard
+_MOST_LINGERS: Final = 4
 _READING_AFTER_DEADLINE: Final = 1.5  # times as long as one answer may take: enough to see that a page hangs
 _ALL_AFTER_DEADLINE: Final = 2.0
 
@@ -156,7 +157,7 @@ async def _steps(page: Page, url: str, options: PageOptions, read: _Read) -> Non
                 await reader.console()
         if options.teardown:
             read.url = page.notes.url or ""
-            await _leave(page, options)
+            await _leave(page, options, reader, loading.deadline + _ALL_AFTER_DEADLINE * options.answer_seconds)
     except NoAnswerError as exc:
         page.end(PageOutcome.HUNG, str(exc))
     except TooLargeError as exc:
@@ -195,11 +196,24 @@ async def _read(page: Page, options: PageOptions, reader: PageReader, read: _Rea
         read.screenshot = await reader.screenshot(options.screenshot)
 
 
-async def _leave(page: Page, options: PageOptions) -> None:
-    """Go away, and listen for what the page sends on its way out: the browser tells nothing of it, the guard sees it."""
+async def _leave(page: Page, options: PageOptions, reader: PageReader, within: float) -> None:
+    """Go away, and listen for what the page sends on its way out: the browser tells nothing of it, the guard sees it.
+
+    From within first, until the time ``within`` at most: a document that goes by itself has sent everything before the next one is there.
+    One that is sent away is unloaded later, and not at all when its process is slow. A page may keep itself from going: it is sent away.
+    """
     page.navigation.finish()
-    await page.call("Page.navigate", {"url": "about:blank"}, seconds=options.answer_seconds)
-    await trio.sleep(_LINGER_SECONDS)
+    with trio.move_on_at(min(within, trio.current_time() + options.answer_seconds / 2)):
+        await reader.go_from_within("about:blank")
+        await page.left.wait()
+    if not page.left.is_set():
+        await reader.stop_scripts()  # one that spins on its way out keeps the next document from coming
+        await page.call("Page.navigate", {"url": "about:blank"}, seconds=options.answer_seconds)
+    for _ in range(_MOST_LINGERS):
+        known = len(page.decisions)
+        await trio.sleep(_LINGER_SECONDS)
+        if len(page.decisions) == known:
+            return
 
 
 def _seen(made: Visit, page: Page, read: _Read) -> Visit:
