@@ -42,6 +42,14 @@ SITE = "https://site.test/"
         (["egress", "check", "--ca-file", "/dev/null", SITE], "forage egress check: --ca-file: takes"),
         (["crawl", SITE, "--manifest", "/absent/m.json"], "forage crawl: --manifest: takes"),
         (["crawl", SITE, "--manifest", "/"], "forage crawl: --manifest: takes"),
+        (
+            ["mirror", "crawl", "--root", "/absent", "--contact", "a\nb", "2012/http://x.test/"],
+            "forage mirror crawl: --contact: takes one line",
+        ),
+        (["mirror", "verify", "--root", "/", "--contact", "a\nb"], "forage mirror verify: --contact: takes one line"),
+        (["mirror", "explain", "--root", "/", "x"], "forage mirror explain: KEY: takes TIMESTAMP/ORIGINAL, or a replay URL of https://web"),
+        (["mirror", "status", "--root", "/", "x"], "forage mirror status: KEY: takes TIMESTAMP/ORIGINAL, or a replay URL of https://web"),
+        (["mirror", "spot-check", "nonsense", "2012/http://x.test/"], "forage mirror spot-check: BASE-URL: takes the http or https URL"),
         *(
             (["mirror", action, "--root", "/absent", *more], f"forage mirror {action}: --root: takes the folder of a mirror")
             for action, more in {"status": [], "verify": [], "serve": [], "explain": ["20120515093000/http://site.test/"]}.items()

@@ -138,7 +138,6 @@ async def test_a_dry_run_names_what_is_missing(tmp_path: Path) -> None:
     [
         [DEEP],
         ["--root", "r"],
-        ["--root", "r", "--ledger", "nowhere"],
         ["--root", "r", "--max", "1.5", DEEP],
         ["--root", "r", "--delay", "soon", DEEP],
         ["--root", "r", "--delay", "nan", DEEP],
@@ -223,22 +222,109 @@ async def test_a_crawl_says_what_did_not_verify_and_how_to_learn_why(tmp_path: P
         "late: flaky",
         "absent: error: the archive has no such capture (HTTP 404)",
     ]
-    assert lines[-3:-1] == ["forage mirror crawl: 2 of 2 document(s) did not verify", "why:"]
+    assert lines[-3:-1] == ["forage mirror crawl: 2 of 2 documents did not verify", "why:"]
     assert lines[-1].split()[:4] == ["forage", "mirror", "explain", "--root"]
     assert (await forage(*lines[-1].split()[2:])).code == 1
 
 
+@pytest.mark.parametrize("spelling", ["{base}", "{base}/"])
+async def test_replay_urls_of_another_archive_name_the_same_documents(tmp_path: Path, spelling: str) -> None:
+    async with open_loopback_archive(LoopbackArchive(captures())) as base:
+        given = spelling.format(base=base)
+        url = f"{base.replace('http:', 'HTTP:')}/web/{DEEP}"
+        flags = ["--static-only", "--delay", "0", "--archive-base", given]
+        crawled = await forage("crawl", "--root", tmp_path, *flags, url, document_url("deep"))
+        assert (crawled.code, [row["key"] for row in crawled.json["results"]]) == (0, [DEEP])
+        for inspect in ("status", "explain"):
+            done = await forage(inspect, "--root", tmp_path, "--json", "--archive-base", given, url)
+            assert DEEP in done.out
+        with pytest.raises(InvalidPolicyError, match="KEY"):
+            await forage("explain", "--root", tmp_path, url)  # of which archive is not said
+        flags = ["--browser-cmd", "no-such-browser", "--archive-base", given]
+        assert (await forage("spot-check", *flags, "http://127.0.0.1:1/mirror", url, f"http://127.0.0.1:1/mirror/web/{DEEP}")).code == 10
+
+
+async def test_the_command_takes_documents_of_a_service_below_a_path(tmp_path: Path) -> None:
+    base = "https://Wayback.example:443/kept/"
+    url = f"https://wayback.example/kept/web/{DEEP}"
+    done = await forage("crawl", "--root", tmp_path, "--dry-run", "--archive-base", base, url, f"https://wayback.example/web/{DEEP}")
+    assert [row["status"] for row in done.json["results"]] == ["dry-run", "error"]
+
+
+async def test_a_ledger_folder_that_is_not_there_is_told_as_that(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "empty").mkdir()
+    for name, said in {
+        "nowhere": "--ledger takes the folder of a mirror that is there, not ",
+        "file": "--ledger takes the folder of a mirror that is there, not ",
+        "empty": "--ledger: no HTML document is held in ",
+    }.items():
+        for more in ([], [DEEP]):
+            done = await forage("crawl", "--root", tmp_path / "root", "--ledger", tmp_path / name, *more)
+            assert (done.code, done.out) == (2, "")
+            assert done.err.startswith(f"forage mirror crawl: {said}{tmp_path / name}")
+    assert not (tmp_path / "root").exists()
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("contact", "a\nb"),
+        ("contact", ""),
+        ("contact", "caf\xe9"),
+        ("contact", "x" * 513),
+        ("archive_base", "ftp://archive.example"),
+        ("archive_base", "archive.example"),
+        ("archive_base", "http://user:secret@archive.example"),
+        ("archive_base", "http://10.0.0.1"),
+        ("archive_base", "http://127.0.0.1"),
+        ("archive_base", "http://archive.example:99999"),
+        ("archive_base", "http://archive.example:8080"),
+        ("archive_base", "http://archive.example/?q"),
+        ("timeout", "0"),
+        ("documents", "0"),
+    ],
+)
+async def test_a_bad_value_is_told_before_anything_starts(tmp_path: Path, flag: str, value: str) -> None:
+    root, option = tmp_path / "root", f"--{flag.replace('_', '-')}={value}"
+    with pytest.raises(InvalidPolicyError, match=f"^{flag}"):
+        await forage("crawl", "--root", root, "--static-only", option, DEEP)
+    assert not root.exists()
+    if flag in {"contact", "archive_base"}:
+        with pytest.raises(InvalidPolicyError, match=f"^{flag}"):
+            await forage("verify", "--root", tmp_path, option)
+
+
+@pytest.mark.parametrize("delay", ["nan", "-1", "inf", "1e9"])
+async def test_a_bad_delay_is_told_before_a_mirror_is_read(tmp_path: Path, delay: str) -> None:
+    with pytest.raises(InvalidPolicyError, match="--delay"):
+        await forage("verify", "--root", tmp_path, f"--delay={delay}")
+
+
+async def test_a_root_that_is_a_file_is_told_before_anything_starts(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = await forage("crawl", "--root", tmp_path / "file", "--static-only", DEEP)
+    assert (done.code, done.out) == (2, "")
+    assert "--root takes a folder" in done.err
+
+
+async def test_one_of_a_thing_is_told_in_the_singular(tmp_path: Path) -> None:
+    done = await forage("crawl", "--root", tmp_path, "--dry-run", "garbage")
+    assert "1 of 1 document did not verify" in done.err
+
+
 async def test_explain_of_what_is_not_there(tmp_path: Path) -> None:
-    assert (await forage("explain", "--root", tmp_path, "nonsense")).code == 2
+    with pytest.raises(InvalidPolicyError, match="KEY"):
+        await forage("explain", "--root", tmp_path, "nonsense")
     assert "absent" in (await forage("explain", "--root", tmp_path, DEEP)).out
 
 
 async def test_a_spot_check_needs_keys_and_a_browser() -> None:
-    wrong = await forage("spot-check", "http://127.0.0.1:1/", DEEP, "nonsense")
-    assert (wrong.code, wrong.out) == (2, "")
-    assert "nonsense" in wrong.err
-    nowhere = await forage("spot-check", "nonsense", DEEP)
-    assert (nowhere.code, nowhere.err) == (2, "forage mirror spot-check: not the URL of a mirror: nonsense\n")
+    with pytest.raises(InvalidPolicyError, match=r"KEY.*'nonsense'"):
+        await forage("spot-check", "http://127.0.0.1:1/", DEEP, "nonsense")
+    for nowhere in ("nonsense", "http://127.0.0.1:1/?q", "http://127.0.0.1:1/#f", "http://127.0.0.1:1/ x"):
+        with pytest.raises(InvalidPolicyError, match="BASE-URL"):
+            await forage("spot-check", nowhere, DEEP)
     missing = await forage("spot-check", "--browser-cmd", "no-such-browser", "http://127.0.0.1:1/", DEEP)
     assert (missing.code, missing.out) == (10, "")
 

@@ -20,7 +20,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from forage.cli import mirror_explain
-from forage.cli.mirror_status import mirror_status
 from forage.egress import EgressSession
 from forage.errors import CaptureError
 from forage.mirror.answers import Outcome
@@ -38,6 +37,7 @@ from forage.mirror.probe import RenderReport
 from forage.mirror.results import CrawlReport
 from forage.mirror.seams import Seams
 from forage.mirror.site import Site
+from forage.mirror.status import mirror_status
 from forage.mirror.verifier import Category, verify_root
 from tests.support.page_reader import PageReader
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import errno
 import functools
+import io
 import os
 import signal
 import sys
@@ -60,6 +61,9 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; never raises for what a user may cause."""
     args = argparse.Namespace()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Keys and URLs of strangers may hold what no encoding takes: a lone surrogate becomes its escape, in JSON the very same one.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         build_parser().parse_args(argv, args)
         code = _run(args)

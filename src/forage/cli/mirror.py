@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import import_module
@@ -13,8 +14,8 @@ import attrs
 import trio
 
 from forage.cli.interrupts import INTERRUPTED, interruptible
-from forage.cli.mirror_options import add_archive_options, add_probe_options, load_policy, open_probe
-from forage.cli.options import quoted
+from forage.cli.mirror_options import LONGEST_DELAY, add_archive_options, add_probe_options, load_policy, open_probe
+from forage.cli.options import counted, quoted
 from forage.errors import BrowserError
 
 if TYPE_CHECKING:
@@ -79,7 +80,9 @@ def _add_crawl(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     crawl.add_argument("--retry-terminal", metavar="STATUS[,STATUS][:SECONDS]", help="ask again for bodiless captures of that age")
     add_archive_options(crawl)
     add_probe_options(crawl)
-    crawl.add_argument("urls", nargs=argparse.REMAINDER, metavar="URL", help="replay URL of the archive, or TIMESTAMP/ORIGINAL")
+    crawl.add_argument(
+        "urls", nargs=argparse.REMAINDER, metavar="URL", help="TIMESTAMP/ORIGINAL, or replay URL of the archive or of --archive-base"
+    )
 
 
 async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
@@ -96,12 +99,12 @@ def _module(command: str) -> Any:
 
 def default_tools() -> Tools:
     """The real ones."""
-    from forage.mirror import CacheRoot, crawl
+    from forage.mirror import crawl
     from forage.mirror.archive import open_guarded_archive
 
     return Tools(
         crawl=crawl,
-        document_keys=lambda path: CacheRoot(path).document_keys(),
+        document_keys=_ledger_documents,
         load_policy=load_policy,
         open_archive=open_guarded_archive,
         open_probe=open_probe,
@@ -142,7 +145,7 @@ def _tell_failed(plan: _Plan, report: CrawlReport, err: TextIO) -> None:
         why = result.members.get("error")
         print(f"{quoted(result.key)}: {result.status.value}" + (f": {quoted(str(why))}" if why else ""), file=err)
     more = f"; the first {_MOST_TOLD} are named" if len(failed) > _MOST_TOLD else ""
-    print(f"forage mirror crawl: {len(failed)} of {len(report.results)} document(s) did not verify{more}", file=err)
+    print(f"forage mirror crawl: {len(failed)} of {counted(len(report.results), 'document')} did not verify{more}", file=err)
     explained = [result.key for result in failed if result.status.value not in {"error", "cap-skipped"} and result.key.isprintable()]
     if plan.renders and explained:
         print(f"why:\n  {shlex.join(['forage', 'mirror', 'explain', '--root', plan.root, explained[0]])}", file=err)
@@ -168,6 +171,8 @@ async def _crawl(plan: _Plan, urls: Sequence[str], tools: Tools, err: TextIO) ->
 
 
 def _plan(args: argparse.Namespace, tools: Tools) -> _Plan:
+    from forage.mirror.archive import check_archive
+
     root = args.root or args.output
     if not root:
         raise UsageError("--root DIR is required")
@@ -176,6 +181,9 @@ def _plan(args: argparse.Namespace, tools: Tools) -> _Plan:
     misplaced = next((text for text in args.urls[1:] if text.startswith("-")), None)
     if misplaced is not None:
         raise UsageError(f"unexpected {quoted(misplaced)} after a URL: flags come before the URLs")
+    if os.path.lexists(root) and not Path(root).is_dir():
+        raise UsageError(f"--root takes a folder, or the path of one to make, not {quoted(root)}")
+    check_archive(args.archive_base, args.contact)
     options = {
         "root": Path(root),
         "max_iterations": numbers["max_iterations"],
@@ -221,7 +229,7 @@ def _delay(text: str | None, milliseconds: int | None) -> float:
         value = float(text)
     except ValueError:
         value = -1.0
-    if not 0 <= value < 86_400:
+    if not 0 <= value < LONGEST_DELAY:
         raise UsageError("--delay must be seconds from 0")
     return value
 
@@ -245,6 +253,18 @@ async def _documents(args: argparse.Namespace, tools: Tools) -> list[str]:
     if not urls:
         raise UsageError("no documents: give replay URLs, or --ledger DIR of a mirror that holds some")
     return urls
+
+
+def _ledger_documents(path: Path) -> Sequence[str]:
+    from forage.mirror import CacheRoot
+
+    if not path.is_dir():
+        raise UsageError(f"--ledger takes the folder of a mirror that is there, not {quoted(str(path))}")
+    found = CacheRoot(path).document_keys()
+    if not found:
+        which = shlex.join(["forage", "mirror", "verify", "--root", str(path)])
+        raise UsageError(f"--ledger: no HTML document is held in {quoted(str(path))}; whether something is wrong with it:\n  {which}")
+    return found
 
 
 class _Progress:

@@ -10,6 +10,7 @@ from typing import TextIO
 import trio
 
 from forage.cli.mirror_options import add_probe_options, open_probe
+from forage.cli.options import counted
 
 __all__ = ["add_parser", "run"]
 
@@ -50,7 +51,8 @@ async def _demonstrate(root: Path, args: argparse.Namespace, out: TextIO, err: T
     out.writelines(f"{result.status.value:10}  {result.key}\n" for result in report.results)
     checked = await trio.to_thread.run_sync(verify_root, root)
     counts = checked.counts
-    out.write(f"{report.request_count} archive requests, {counts['sidecars']} captures kept, {len(checked.findings)} findings on disk\n")
+    requests, kept = counted(report.request_count, "archive request"), counted(counts["sidecars"], "capture")
+    out.write(f"{requests}, {kept} kept, {counted(len(checked.findings), 'finding')} on disk\n")
     if not renders:
         print("no browser: captured only. What scripts and styles ask for was not looked at, so nothing is verified", file=err)
     return 0 if report.ok and checked.ok else 1

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 import trio
 
 from forage._codec import dump_pretty
-from forage.cli.mirror_options import add_root_option, require_root
+from forage.cli.mirror_options import add_base_option, add_root_option, documents_of, require_root
 from forage.cli.options import quoted
 
 __all__ = ["add_parser", "run", "tell"]
@@ -17,23 +17,22 @@ __all__ = ["add_parser", "run", "tell"]
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command's flags."""
-    parser = commands.add_parser("explain", help="why a document is not verified", description=__doc__)
+    parser = commands.add_parser(
+        "explain", help="why a document is not verified", description=__doc__, epilog="exit codes: 0 it is verified, 1 not, 2 wrong usage"
+    )
     add_root_option(parser)
+    add_base_option(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.add_argument("key", metavar="KEY", help="TIMESTAMP/ORIGINAL, or a replay URL")
 
 
 async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
-    """Exit code 0 when the document is verified, 1 when it is not, 2 when the argument is no key."""
+    """Exit code 0 when the document is verified and its files are sound, 1 when not."""
     from forage.mirror.explain import explain_document
-    from forage.mirror.keys import parse_crawl_input
 
-    document = parse_crawl_input(args.key)
-    if document is None:
-        print("forage mirror explain: not a key and not a replay URL", file=err)
-        return 2
+    (key,) = documents_of([args.key], args.archive_base)
     require_root(args.root)
-    found = await trio.to_thread.run_sync(explain_document, args.root, document.key)
+    found = await trio.to_thread.run_sync(explain_document, args.root, key)
     if args.json:
         out.write(dump_pretty(found) + "\n")
     else:
@@ -43,7 +42,7 @@ async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
 
 def tell(found: Mapping[str, Any], out: TextIO) -> None:
     """What was found, as text for people."""
-    out.write(f"{quoted(found['key'])}: {found['status']}" + (f", {found['reason']}" if found["reason"] else "") + "\n")
+    out.write(f"{quoted(found['key'])}: {quoted(found['status'])}" + (f", {quoted(found['reason'])}" if found["reason"] else "") + "\n")
     for row in found["blocking"]:
         out.write(f"  {row['what']}: {quoted(row['subject'])}\n")
         if row.get("initiator"):

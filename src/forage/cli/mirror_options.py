@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from forage.cli.browser_flags import add_browser_options, browser_options, viewport
-from forage.cli.options import folder
+from forage.cli.options import folder, quoted
 from forage.errors import InvalidPolicyError
 
 if TYPE_CHECKING:
     from forage.egress import EgressPolicy
     from forage.mirror import BrowserProbe, EscapePolicy
 
-__all__ = ["add_archive_options", "add_probe_options", "add_root_option", "load_policy", "open_probe", "require_root"]
+__all__ = [
+    "LONGEST_DELAY",
+    "add_archive_options",
+    "add_base_option",
+    "add_probe_options",
+    "add_root_option",
+    "documents_of",
+    "load_policy",
+    "open_probe",
+    "require_root",
+]
+
+LONGEST_DELAY = 86_400
+"""Seconds between two requests, at most."""
+_ARCHIVE = "https://web.archive.org"
 
 
 def add_root_option(parser: argparse.ArgumentParser) -> None:
@@ -28,11 +43,30 @@ def require_root(path: Path) -> None:
         raise InvalidPolicyError("--root", "the folder of a mirror that is there", got=str(path))
 
 
+def add_base_option(parser: argparse._ActionsContainer) -> None:
+    """Whose replay URLs are understood beside those of web.archive.org."""
+    parser.add_argument("--archive-base", default=_ARCHIVE, metavar="URL", help="KEY may be a replay URL of this service, too")
+
+
+def documents_of(texts: Iterable[str], *bases: str) -> list[str]:
+    """Keys of documents, each named by its key or by a replay URL of the archive or of one of ``bases``. Raises InvalidPolicyError."""
+    from forage.mirror.keys import parse_crawl_input
+
+    keys = []
+    for text in texts:
+        document = next(filter(None, (parse_crawl_input(text, base) for base in (_ARCHIVE, *bases))), None)
+        if document is None:
+            services = " or ".join(map(quoted, bases or (_ARCHIVE,)))
+            raise InvalidPolicyError("KEY", f"TIMESTAMP/ORIGINAL, or a replay URL of {services}", got=text)
+        keys.append(document.key)
+    return keys
+
+
 def add_archive_options(parser: argparse.ArgumentParser) -> None:
     """Which archive, and how it can reach the operator."""
     parser.add_argument(
         "--archive-base",
-        default="https://web.archive.org",
+        default=_ARCHIVE,
         metavar="URL",
         help="fetch captures from another service; the address in front of /web (default https://web.archive.org)",
     )

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from forage.cli.mirror_options import add_probe_options, load_policy, open_probe
+from forage.cli.mirror_options import add_base_option, add_probe_options, documents_of, load_policy, open_probe
 from forage.cli.options import quoted
-from forage.errors import BrowserError
+from forage.errors import BrowserError, InvalidPolicyError
 
 if TYPE_CHECKING:
     from forage.egress import EgressPolicy
@@ -33,25 +33,18 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--allow-network", action="append", default=[], metavar="CIDR", help="the mirror may have an address of this network"
     )
+    add_base_option(parser)
     add_probe_options(parser)
     parser.add_argument("base_url", metavar="BASE-URL", help="where the mirror is deployed")
-    parser.add_argument("keys", nargs="+", metavar="KEY", help="TIMESTAMP/ORIGINAL, or a replay URL")
+    parser.add_argument("keys", nargs="+", metavar="KEY", help="TIMESTAMP/ORIGINAL, or a replay URL of an archive or of this mirror")
 
 
 async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Nothing but the mirror's own origin is reached, whatever its pages ask for."""
     from forage.mirror import spot_check
-    from forage.mirror.keys import parse_crawl_input
-    from forage.mirror.leaks import url_origin
 
-    documents = [parse_crawl_input(text) for text in args.keys]
-    wrong = next((text for text, document in zip(args.keys, documents, strict=True) if document is None), None)
-    if wrong is not None:
-        print(f"forage mirror spot-check: not a key and not a replay URL: {quoted(wrong)}", file=err)
-        return 2
-    if not url_origin(args.base_url).startswith(("http://", "https://")):
-        print(f"forage mirror spot-check: not the URL of a mirror: {quoted(args.base_url)}", file=err)
-        return 2
+    documents = documents_of(args.keys, args.archive_base, args.base_url)
+    _check_base(args.base_url)
     policy, probe = load_policy(args.allow_escapes), open_probe(args, egress=_egress(args.base_url, args.allow_network))
 
     def tell(check: SpotCheck) -> None:
@@ -60,9 +53,7 @@ async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             out.flush()
 
     try:
-        checks = await spot_check(
-            args.base_url, [document.key for document in documents if document is not None], probe=probe, policy=policy, on_check=tell
-        )
+        checks = await spot_check(args.base_url, documents, probe=probe, policy=policy, on_check=tell)
     except BrowserError as exc:
         print(f"forage mirror spot-check: {exc}", file=err)
         return _BROWSER_MISSING
@@ -73,11 +64,20 @@ async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     return 0 if all(check.ok for check in checks) else 1
 
 
+def _check_base(base_url: str) -> None:
+    """Raises InvalidPolicyError for what no mirror can be deployed at: the path of a document is put behind it."""
+    from forage.mirror.leaks import url_origin
+
+    if not url_origin(base_url).startswith(("http://", "https://")) or not base_url.isprintable() or {"?", "#", " "} & set(base_url):
+        raise InvalidPolicyError("BASE-URL", "the http or https URL of a mirror, without query", got=base_url)
+
+
 def _egress(base_url: str, networks: Sequence[str]) -> EgressPolicy | None:
     """The policy to reach the mirror with: None for one on loopback over http. Raises InvalidPolicyError, EgressDeniedError."""
     from forage.egress import EgressPolicy, judge_url
     from forage.mirror.leaks import url_origin
 
+    EgressPolicy(allow_networks=tuple(networks))
     origin = url_origin(base_url)
     if origin.startswith(("http://127.0.0.1:", "http://[::1]:")):
         return None

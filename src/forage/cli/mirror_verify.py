@@ -9,9 +9,9 @@ import trio
 
 from forage._codec import dump_pretty
 from forage.cli.interrupts import INTERRUPTED, interruptible
-from forage.cli.mirror_options import add_archive_options, add_root_option, require_root
+from forage.cli.mirror_options import LONGEST_DELAY, add_archive_options, add_root_option, require_root
 from forage.cli.options import counted, quoted
-from forage.errors import CaptureError
+from forage.errors import CaptureError, InvalidPolicyError
 
 if TYPE_CHECKING:
     from forage.mirror.verifier import RootReport
@@ -39,6 +39,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Exit code 0 when no finding remains; the report is one JSON object on standard output."""
     require_root(args.root)
+    _check(args)
     report = await interruptible(lambda: _verify(args, err), err, "interrupted: nothing was looked at to its end")
     if report is None:
         return INTERRUPTED
@@ -46,6 +47,15 @@ async def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     if not report.ok:
         print(f"forage mirror verify: {counted(len(report.findings), 'finding')}", file=err)
     return 0 if report.ok else 1
+
+
+def _check(args: argparse.Namespace) -> None:
+    """What only ``--refetch`` needs, before all of the mirror is read. Raises InvalidPolicyError."""
+    from forage.mirror.archive import check_archive
+
+    check_archive(args.archive_base, args.contact)
+    if not 0 <= args.delay < LONGEST_DELAY:
+        raise InvalidPolicyError("--delay", "seconds from 0", got=args.delay)
 
 
 async def _verify(args: argparse.Namespace, err: TextIO) -> RootReport:

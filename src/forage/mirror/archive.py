@@ -18,7 +18,7 @@ import attrs
 import trio
 from ada_url import URL
 
-from forage.egress import EgressPolicy, EgressSession
+from forage.egress import EgressPolicy, EgressSession, judge_url
 from forage.errors import CaptureError, EgressDeniedError, EgressError, FetchError, FetchErrorKind, InvalidPolicyError
 from forage.fetch import DEFAULT_USER_AGENT, HostClock
 from forage.fetch.retry import read_retry_after
@@ -33,6 +33,7 @@ __all__ = [
     "GuardedArchive",
     "RequestCapError",
     "archive_egress",
+    "check_archive",
     "open_guarded_archive",
 ]
 
@@ -48,6 +49,7 @@ _SCHEME_AND_WWW: Final = re.compile(r"https?://(?:www\.)?", re.ASCII | re.IGNORE
 _CAPTURE_PATH: Final = re.compile(r"/web/[0-9]{4,14}(?:[a-z]{1,3}_)?/", re.ASCII)
 _ARCHIVE_BASES: Final = (ARCHIVE, f"http://{ARCHIVE_HOST}", f"//{ARCHIVE_HOST}", "")
 _LOOPBACK: Final = re.compile(r"http://(?:127\.0\.0\.1|\[::1\]):[0-9]+(?=/|\Z)")
+_CONTACT: Final = re.compile(r"[\x20-\x7e]{1,512}")
 _BASE: Final = re.compile(r"https?://[^/?#\s]+(?:/[^?#\s]*)?")
 
 
@@ -223,8 +225,27 @@ def archive_egress(base: str) -> EgressPolicy:
     return EgressPolicy(test_loopback_origins=() if found is None else (found[0],))
 
 
+def check_archive(base: str, contact: str) -> None:
+    """Raises InvalidPolicyError where every request would fail: the guard refuses the service by its URL, no header carries the contact."""
+    if _BASE.fullmatch(base) is None:
+        raise InvalidPolicyError("archive_base", "an http or https URL", got=base)
+    try:
+        judge_url(base, archive_egress(base))
+    except EgressDeniedError as exc:
+        raise InvalidPolicyError("archive_base", f"a service that the guard lets through ({exc})") from exc
+    _check_contact(contact)
+
+
+def _check_contact(contact: str) -> None:
+    if _CONTACT.fullmatch(contact) is None:
+        raise InvalidPolicyError("contact", "one line of printable ASCII, at most 512 characters", got=contact)
+
+
 class GuardedArchive:
-    """`ArchiveFetch` over guarded exchanges. ``timeout``: seconds of one attempt; ``contact``: how the archive can reach the operator."""
+    """`ArchiveFetch` over guarded exchanges. ``timeout``: seconds of one attempt; ``contact``: how the archive can reach the operator.
+
+    Raises InvalidPolicyError for a contact that no header carries, and for no time at all.
+    """
 
     def __init__(
         self,
@@ -235,6 +256,9 @@ class GuardedArchive:
         timeout: float = 20.0,
         max_body_bytes: int | None = None,
     ) -> None:
+        _check_contact(contact)
+        if not 0 < timeout < math.inf:
+            raise InvalidPolicyError("timeout", "a time above 0", got=timeout)
         self._session = session
         self._base = base.rstrip("/")
         self._timeout = timeout
@@ -270,6 +294,7 @@ class GuardedArchive:
 
 @asynccontextmanager
 async def open_guarded_archive(*, base: str = ARCHIVE, contact: str = "forage-crawl", timeout: float = 20.0) -> AsyncIterator[ArchiveFetch]:
-    """The archive at ``base`` through a guarded session of its own."""
+    """The archive at ``base`` through a guarded session of its own. Raises InvalidPolicyError before it opens anything."""
+    check_archive(base, contact)
     async with EgressSession(archive_egress(base)) as session:
         yield GuardedArchive(session, base=base, contact=contact, timeout=timeout)

@@ -1,8 +1,8 @@
-"""Why a document is not verified: what its last render left, and where in the stored bytes that is asked for (blocking)."""
+"""Why a document is not verified: what is broken on disk, what its last render left, and where that is asked for (blocking)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,7 +10,10 @@ from forage.mirror.cache import CacheRoot, CacheRootError
 from forage.mirror.keys import parse_wayback_url, split_key
 from forage.mirror.ledgers import Ledgers
 from forage.mirror.localize import RULE_VERSION, dialect_of
+from forage.mirror.results import DocumentStatus
 from forage.mirror.sidecar import CaptureStatus, SidecarError
+from forage.mirror.status import ABSENT, BODILESS, breakage, harmful, is_unfinished
+from forage.mirror.verifier import Category, Finding, verify_document
 
 __all__ = ["explain_document"]
 
@@ -24,24 +27,63 @@ _LISTS: Final = {
     "incompleteClosure": "missing requisite",
     "unmatchedEscapes": "third party without policy",
 }
+_BROKEN: Final = {
+    Category.MALFORMED: "broken sidecar",
+    Category.HASH_MISMATCH: "body that does not match its sidecar",
+    Category.KEY_MISMATCH: "sidecar of another capture",
+    Category.MISSING_BODY: "body that is missing or cannot be read",
+    Category.SCHEMA_VERSION: "sidecar of a version that this program does not know",
+    Category.INCOMPLETE_CLOSURE: "missing capture",
+    Category.INTERSTITIAL_AS_BODY: "page of the archive in the place of a capture",
+}
 _MOST_PLACES: Final = 5
 _SHOWN: Final = 60
 
 
 def explain_document(root: Path, key: str) -> dict[str, Any]:
-    """Status, reason and what blocks, each with what asked for it and up to five places in the document and its children."""
+    """Status, reason and what blocks, each with what asked for it and up to five places in the document and its children.
+
+    Broken files come first: a document is verified when a stamp covers it and nothing is wrong with what it needs on disk.
+    """
     ledgers, cache = Ledgers(root), CacheRoot(root)
-    if key in ledgers.verified(RULE_VERSION):
-        return {"key": key, "status": "verified", "reason": None, "blocking": []}
-    row = ledgers.flaky().get(key)
-    if row is None:
-        return {"key": key, "status": "captured" if cache.has_sidecar(key) else "absent", "reason": None, "blocking": []}
+    stamped, row, asked = key in ledgers.verified(RULE_VERSION), ledgers.flaky().get(key), ledgers.asked().get(key)
+    findings = harmful(verify_document(root, key))
+    broken = breakage(key, findings, stamped=stamped)
+    if broken is not None:
+        rendered = [] if stamped or row is None else _rendered(ledgers, cache, key)
+        blocking = [*map(_damaged, findings), *rendered]
+        if broken == DocumentStatus.CORRUPT:
+            return _explained(key, broken, None, blocking)
+        return _explained(key, DocumentStatus.FLAKY, broken, blocking)
+    held = cache.read_sidecar(key)
+    if stamped and held is not None:
+        return _explained(key, DocumentStatus.VERIFIED if held.status == CaptureStatus.BODY else BODILESS, None)
+    if not stamped and asked is not None and is_unfinished(row, asked):
+        return _explained(key, str(asked["status"]), _text(asked, "error"))
+    if stamped or row is None:
+        return _explained(key, ABSENT if held is None else "captured", None)
+    return _explained(key, DocumentStatus.FLAKY, str(row.get("reason")), _rendered(ledgers, cache, key))
+
+
+def _explained(key: str, status: str, reason: str | None, blocking: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    return {"key": key, "status": str(status), "reason": reason, "blocking": list(blocking)}
+
+
+def _rendered(ledgers: Ledgers, cache: CacheRoot, key: str) -> list[dict[str, Any]]:
+    """What blocked the last render."""
     record = _members(_members(ledgers.read_findings(key)).get("log")).get("_forage")
     requests = [_members(row) for row in _rows(record, "requests")]
     sources = _sources(cache, key)
     subjects = [(what, subject) for name, what in _LISTS.items() for subject in _rows(record, name) if isinstance(subject, str)]
-    blocking = [_blocked(what, subject, requests, sources) for what, subject in subjects]
-    return {"key": key, "status": "flaky", "reason": str(row.get("reason")), "blocking": blocking}
+    return [_blocked(what, subject, requests, sources) for what, subject in subjects]
+
+
+def _damaged(finding: Finding) -> dict[str, Any]:
+    """A finding as what blocks: what is wrong, and with which capture or file."""
+    members = finding.members
+    subject = next(str(members[name]) for name in ("child", "key", "path", "hash") if name in members)
+    what = _BROKEN[finding.category] + (f" ({members['error']})" if "error" in members else "")
+    return {"what": what, "subject": subject, "initiator": None, "resourceType": None, "places": []}
 
 
 def _members(value: object) -> Mapping[str, Any]:
@@ -76,7 +118,7 @@ def _sources(cache: CacheRoot, key: str) -> dict[str, str]:
         document = cache.read_sidecar(key)
     except SidecarError:
         return {}
-    children = () if document is None else (*document.requisites, *(entry.key for entry in document.dynamic))
+    children = () if document is None else document.children
     return dict(_texts(cache, dict.fromkeys([key, *children])))
 
 

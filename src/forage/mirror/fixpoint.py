@@ -35,6 +35,7 @@ from forage.mirror.seams import Seams
 __all__ = ["crawl"]
 
 _SAFE_INTEGER: Final = 2**53 - 1
+_UNRENDERED: Final = (DocumentStatus.ERROR, DocumentStatus.CAP_SKIPPED)
 _UNPARSEABLE: Final = "unparseable-input"
 
 
@@ -75,13 +76,13 @@ async def crawl(
     random: Callable[[], float] = _random.random,
     seams: Seams | None = None,
 ) -> CrawlReport:
-    """Crawl documents, replay URLs or bare keys, until each renders without asking for anything that is missing.
+    """Crawl documents, replay URLs (of the archive or of ``archive_base``) or bare keys, until each renders and asks for nothing missing.
 
     ``fetch`` reaches the archive (None: nothing can be fetched), ``probe`` renders (None: there is no browser). ``max_iterations``: fetch
     rounds a document at most; ``max_requests``: archive requests of the run; ``documents`` worked on at once, one with a request cap (with
-    several, the first of two documents that asks for a late child is the one that records it);
-    ``delay``: seconds between request starts; ``attempts`` a request. ``force`` ignores stamps, ``reverify_browser`` those of other
-    browsers. ``static_only`` captures without rendering; ``dry_run`` only says what would be fetched.
+    several, the first of two documents that asks for a late child is the one that records it); ``delay``: seconds between request starts;
+    ``attempts`` a request. ``force`` ignores stamps, ``reverify_browser`` those of other browsers. ``static_only`` captures without
+    rendering; ``dry_run`` only says what would be fetched.
 
     Raises InvalidPolicyError naming an option, BrowserError when work remains and there is no browser, RootBusyError when another process
     writes the root. What goes wrong with a document is its result, and others go on.
@@ -115,7 +116,7 @@ async def crawl(
         on_progress=on_progress,
         utc_now=utc_now,
     )
-    inputs = run.parse([urls] if isinstance(urls, str) else urls)
+    inputs = run.parse([urls] if isinstance(urls, str) else urls, archive_base)
     if dry_run:
         await run.dry_run()
     elif static_only:
@@ -147,11 +148,11 @@ class _Run:
     browsers: set[str] = attrs.field(factory=set)
     results: dict[str, DocumentResult] = attrs.field(factory=dict)
 
-    def parse(self, urls: Iterable[str]) -> list[str]:
+    def parse(self, urls: Iterable[str], base: str) -> list[str]:
         """Inputs to documents, each key once; what cannot be parsed is a result at its place."""
         order: dict[str, None] = {}
         for text in urls:
-            document = parse_crawl_input(text)
+            document = parse_crawl_input(text, base)
             if document is None:
                 self.on_progress({"type": "skip", "reason": _UNPARSEABLE, "input": text})
                 self.results[text] = DocumentResult(key=text, status=DocumentStatus.ERROR, members={"error": _UNPARSEABLE})
@@ -184,7 +185,10 @@ class _Run:
                 for key in keys:
                     self._fail(key, exc)
             else:
+                await trio.to_thread.run_sync(self._ledgers.note_asked, keys, utc_text(self.utc_now()))
                 await work()
+                lost = [self.results[key] for key in keys if self.results[key].status in _UNRENDERED]
+                await trio.to_thread.run_sync(self._ledgers.note_unfinished, lost, utc_text(self.utc_now()))
 
     def _fail(self, key: str, exc: Exception) -> None:
         self.results[key] = DocumentResult(key=key, status=DocumentStatus.ERROR, members={"error": str(exc)})

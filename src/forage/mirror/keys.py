@@ -34,6 +34,7 @@ __all__ = [
     "format_capture_path",
     "is_addressable",
     "is_archive_family",
+    "is_key",
     "key_hash",
     "parse_archive_url",
     "parse_crawl_input",
@@ -53,6 +54,8 @@ _LINE: Final = r"[^\n\r\u2028\u2029]+"  # what a dot takes in JavaScript
 _PATH: Final = re.compile(rf"/(?:web/)?([0-9]{{4,14}})([a-z]{{1,3}}_)?/({_LINE})")
 _URL: Final = re.compile(rf"https?://web\.archive\.org/web/([0-9]{{4,14}})([a-z]{{2}}_)?/({_LINE})")
 _ARCHIVE_PREFIX: Final = re.compile(r"https?://web\.archive\.org/web", re.ASCII | re.IGNORECASE)
+_ORIGIN: Final = re.compile(r"(https?)://([^/?#\s]+)", re.ASCII | re.IGNORECASE)
+_DEFAULT_PORTS: Final = {"http": ":80", "https": ":443"}
 _TIMESTAMP: Final = re.compile(r"[0-9]{4,14}")
 _ONE_SLASH: Final = re.compile(r"(https?):/(?!/)", re.ASCII | re.IGNORECASE)
 _ONE_SLASH_LOWER: Final = re.compile(r"(https?):/(?!/)")
@@ -177,15 +180,36 @@ def repair_slashes(original: str) -> str:
     return _ONE_SLASH_LOWER.sub(r"\1://", original, count=1) if _ONE_SLASH_LOWER.match(original) else original
 
 
-def parse_crawl_input(text: str) -> CrawlInput | None:
-    """A replay URL or a bare key; None for anything else."""
-    capture = parse_wayback_url(text)
+def parse_crawl_input(text: str, base: str = ARCHIVE) -> CrawlInput | None:
+    """A replay URL, of the archive or of the service at ``base``, or a bare key; None for anything else. ``url`` is the archive's."""
+    url = _at_archive(text, base)
+    capture = parse_wayback_url(url)
     if capture is not None:
-        return CrawlInput(url=text, key=capture.key)
+        return CrawlInput(url=url, key=capture.key)
+    return CrawlInput(url=f"{ARCHIVE}/web/{text}", key=text) if is_key(text) else None
+
+
+def is_key(text: str) -> bool:
+    """True for the key of a capture: a timestamp, a slash, and something behind it."""
     parts = split_key(text)
-    if parts is None or _TIMESTAMP.fullmatch(parts[0]) is None:
-        return None
-    return CrawlInput(url=f"{ARCHIVE}/web/{text}", key=text)
+    return parts is not None and _TIMESTAMP.fullmatch(parts[0]) is not None
+
+
+def _at_archive(text: str, base: str) -> str:
+    """The archive's own URL of what ``text`` names at another service; any other text as it is."""
+    if base.rstrip("/") == ARCHIVE:
+        return text
+    prefix, url = _plain_origin(base.rstrip("/")), _plain_origin(text)
+    return ARCHIVE + url[len(prefix) :] if url.startswith(f"{prefix}/web/") else text
+
+
+def _plain_origin(url: str) -> str:
+    """The URL with scheme and host in lower case and without default port; all behind them is left as it is written."""
+    found = _ORIGIN.match(url)
+    if found is None:
+        return url
+    scheme = found[1].lower()
+    return f"{scheme}://{found[2].lower().removesuffix(_DEFAULT_PORTS[scheme])}{url[found.end() :]}"
 
 
 def is_archive_family(host: str) -> bool:

@@ -1,4 +1,4 @@
-"""The crawler's own records below ``.crawl/``: verified and flaky documents as JSON lines, and the files of renders.
+"""The crawler's own records below ``.crawl/``: verified, flaky and asked-for documents as JSON lines, and the files of renders.
 
 Rows are appended and never changed; the latest row of a key decides. A line that a crash cut short is completed before the next one, and
 skipped by every reader. Owns the rows and their reading, not when one is due. Blocking: call it in a worker thread.
@@ -20,6 +20,7 @@ from forage.mirror.cache import CacheRootError, writing
 from forage.mirror.canonical import escape_lone
 from forage.mirror.folders import open_file, open_folder, read_below, replace_file
 from forage.mirror.keys import key_hash
+from forage.mirror.results import DocumentResult
 from forage.snapshots.javascript import js_utf8
 
 __all__ = ["Ledgers", "har_name", "verified_rows"]
@@ -78,11 +79,31 @@ class Ledgers:
 
     def flaky(self) -> dict[str, Mapping[str, Any]]:
         """The latest row of each document that did not verify."""
-        return {row["key"]: row for row in _rows(self._lines("flaky.jsonl")) if isinstance(row.get("key"), str)}
+        return self._latest("flaky.jsonl")
+
+    def asked(self) -> dict[str, Mapping[str, Any]]:
+        """The latest row of each document that a run was given; with ``status`` where that run ended with it before it was rendered."""
+        return self._latest("asked.jsonl")
+
+    def note_asked(self, keys: Iterable[str], at: str) -> None:
+        """Keep which documents a run works on. Only ``status`` reads this: that it cannot be written is no reason to stop."""
+        with contextlib.suppress(CacheRootError):
+            known = {key for key, row in self.asked().items() if "status" not in row}
+            self._append("asked.jsonl", [{"key": key, "at": at} for key in keys if key not in known])
+
+    def note_unfinished(self, results: Iterable[DocumentResult], at: str) -> None:
+        """Keep how a run ended with documents that it did not come to render; as `note_asked`."""
+        with contextlib.suppress(CacheRootError):
+            self._append("asked.jsonl", [{"key": r.key, "at": at, "status": r.status.value, **r.members} for r in results])
 
     def append(self, name: str, row: Mapping[str, Any]) -> None:
         """Append a row to ``verified.jsonl`` or ``flaky.jsonl``. Raises CacheRootError when it cannot be written."""
-        data = _line(row)
+        self._append(name, [row])
+
+    def _append(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        data = b"".join(map(_line, rows))
+        if not data:
+            return
         with writing():
             with open_folder(self._root, _FOLDER) as folder:
                 fd = open_file(folder, name, os.O_RDWR | os.O_CREAT | os.O_APPEND)
@@ -119,11 +140,14 @@ class Ledgers:
         with contextlib.suppress(OSError), open_folder(self._root, folder, make=True) as opened:
             replace_file(opened, name, js_utf8(dump_pretty(document)))
 
+    def _latest(self, name: str) -> dict[str, Mapping[str, Any]]:
+        return {row["key"]: row for row in _rows(self._lines(name)) if isinstance(row.get("key"), str)}
+
     def _lines(self, name: str) -> Iterator[str]:
         try:
             with open_folder(self._root, _FOLDER) as folder:
                 fd = open_file(folder, name, os.O_RDONLY)
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
             return
         except OSError as exc:
             raise CacheRootError("the crawler's records cannot be read") from exc

@@ -165,6 +165,11 @@ class Sidecar:
         return tuple(_entry(row) for row in self.dynamic_rows if dynamic_entry_error(row) is None)
 
     @property
+    def children(self) -> tuple[str, ...]:
+        """Keys of what the capture names and of what a browser asked for, each once."""
+        return tuple(dict.fromkeys([*self.requisites, *(entry.key for entry in self.dynamic)]))
+
+    @property
     def dynamic_rows(self) -> tuple[Any, ...]:
         """The recorded children as stored, malformed ones included."""
         rows = self.members.get("dynamic")

@@ -153,7 +153,8 @@ class Site:
         keys = self._root.document_keys()
         rows = "".join(f'<li><a href="{escape(document_path(key))}">{escape(key)}</a></li>' for key in keys[:_MOST_LISTED])
         more = f"<p>and {len(keys) - _MOST_LISTED} more</p>" if len(keys) > _MOST_LISTED else ""
-        return js_utf8(f"<!DOCTYPE html><title>Mirror</title><h1>{len(keys)} documents</h1><ul>{rows}</ul>{more}\n")
+        heading = "1 document" if len(keys) == 1 else f"{len(keys)} documents"
+        return js_utf8(f"<!DOCTYPE html><title>Mirror</title><h1>{heading}</h1><ul>{rows}</ul>{more}\n")
 
 
 def _header_url(url: str) -> str:

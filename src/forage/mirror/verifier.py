@@ -6,6 +6,7 @@ files. Corrupt bodies are for the archive to bring again (``--refetch``). Nothin
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
@@ -21,15 +22,15 @@ from forage._files import FileReadError
 from forage.mirror.cache import MAX_BODY_BYTES, MAX_SIDECAR_BYTES, CacheRoot, content_hash, utc_text, writing
 from forage.mirror.folders import list_folder, open_folder, read_below
 from forage.mirror.interstitial import detect_interstitial
-from forage.mirror.keys import key_hash
+from forage.mirror.keys import key_hash, sidecar_path
 from forage.mirror.ledgers import Ledgers
 from forage.mirror.lock import root_lock
 from forage.mirror.originals import is_mirrorable_key
 from forage.mirror.requisites import is_page
-from forage.mirror.sidecar import CaptureStatus, Sidecar, dynamic_entry_error
+from forage.mirror.sidecar import CaptureStatus, Sidecar, SidecarError, dynamic_entry_error
 from forage.snapshots.javascript import js_integer
 
-__all__ = ["Category", "Finding", "RootReport", "verify_root"]
+__all__ = ["Category", "Finding", "RootReport", "verify_document", "verify_root"]
 
 _KNOWN: Final = frozenset(["cap", "meta", "tmp", ".refetch", ".crawl", "remaster.build.json"])
 _VERSIONS: Final = (1, 2, 3)
@@ -82,20 +83,32 @@ class RootReport:
         return {"counts": dict(self.counts), "findings": rows}
 
 
-def verify_root(path: Path, *, fix: bool = False, on_sidecar: Callable[[int], None] | None = None) -> RootReport:
+def verify_document(path: Path, key: str) -> tuple[Finding, ...]:
+    """What `verify_root` says of a document and of the captures that it names, without a look at anything else."""
+    return _Verifier(CacheRoot(path)).document(key)
+
+
+def verify_root(
+    path: Path,
+    *,
+    fix: bool = False,
+    on_sidecar: Callable[[int], None] | None = None,
+    visit: Callable[[Sidecar], None] | None = None,
+) -> RootReport:
     """Read everything below ``path``. With ``fix`` orphaned bodies and scratch files are deleted, and are no finding any more.
 
     ``on_sidecar`` is told how many sidecars were read, from 1 again when all is looked at once more; what it raises ends the reading.
+    ``visit`` is given each sidecar that is an object and has the name of its key.
     Raises CacheRootError when something could not be deleted, RootBusyError when there is something to delete and another process writes
     the root.
     """
-    report = _Verifier(CacheRoot(path), on_sidecar).run()
+    report = _Verifier(CacheRoot(path), on_sidecar, visit).run()
     if not fix or not report.of(*REAPABLE):
         return report
     Ledgers(path).prepare()
     with root_lock(path, started=utc_text(datetime.now(UTC))):
         # Looked at again: a body whose sidecar a crawl was about to publish is no orphan.
-        report = _Verifier(CacheRoot(path), on_sidecar).run()
+        report = _Verifier(CacheRoot(path), on_sidecar, visit).run()
         with writing():
             for finding in report.of(*REAPABLE):
                 _reap(path, str(finding.members["path"]))
@@ -113,10 +126,17 @@ def _reap(root: Path, name: str) -> None:
 
 
 class _Verifier:
-    def __init__(self, root: CacheRoot, on_sidecar: Callable[[int], None] | None) -> None:
+    def __init__(
+        self,
+        root: CacheRoot,
+        on_sidecar: Callable[[int], None] | None = None,
+        visit: Callable[[Sidecar], None] | None = None,
+    ) -> None:
         self._root = root
         self._path = root.path
         self._on_sidecar = on_sidecar
+        self._visit = visit
+        self._present: set[tuple[str, str]] | None = None
         self._findings: list[Finding] = []
         self._hidden: set[str] = set()
         self._bodies = 0
@@ -136,6 +156,30 @@ class _Verifier:
                 self._add(Category.FOREIGN_ROOT, name=name, path=name)
         counts = {"sidecars": len(files), "bodies": self._bodies, "capFiles": cap_files, "tmpFiles": scratch}
         return RootReport(counts=counts, findings=tuple(self._findings))
+
+    def document(self, key: str) -> tuple[Finding, ...]:
+        """One document and its children. A child without sidecar is a finding of the document's."""
+        for one in dict.fromkeys([key, *self._children(key)]):
+            digest = key_hash(one)
+            if self._is_there(one):
+                self._sidecar(digest[:2], f"{digest}.json")
+        return tuple(self._findings)
+
+    def _children(self, key: str) -> Iterator[str]:
+        with contextlib.suppress(SidecarError):
+            sidecar = self._root.read_sidecar(key)
+            if sidecar is not None:
+                yield from filter(is_mirrorable_key, sidecar.children)
+
+    def _is_there(self, key: str) -> bool:
+        """True when there is a sidecar, or what stands in its place keeps us from seeing whether there is one."""
+        digest = key_hash(key)
+        if self._present is not None:
+            return (digest[:2], digest) in self._present
+        try:
+            return read_below(self._path, sidecar_path(digest), MAX_SIDECAR_BYTES) is not None
+        except FileReadError:
+            return True
 
     def _shards(self, folder: str) -> Iterator[tuple[str, list[str]]]:
         """Names in each folder of a folder; one that is a link or cannot be listed is a finding. What is no folder holds nothing."""
@@ -165,7 +209,7 @@ class _Verifier:
             for name in names:
                 count += 1
                 # Where sidecars cannot be seen, no body may be called an orphan: it would be deleted.
-                if (shard, name) not in self._present and not self._hidden & {"", shard}:
+                if (shard, name) not in (self._present or ()) and not self._hidden & {"", shard}:
                     self._add(Category.ORPHAN_CAP, hash=name, aa=shard, path=f"cap/{shard}/{name}")
         return count
 
@@ -185,7 +229,10 @@ class _Verifier:
         where["key"] = sidecar.key
         if js_integer(members.get("v")) not in _VERSIONS:
             self._add(Category.SCHEMA_VERSION, **where, v=members.get("v"))
-        if key_hash(sidecar.key) != stem:
+        if key_hash(sidecar.key) == stem:
+            if self._visit is not None:
+                self._visit(sidecar)
+        else:
             self._add(Category.KEY_MISMATCH, **where, derived=key_hash(sidecar.key))
         self._check_dynamic(sidecar, where, path)
         if sidecar.status == CaptureStatus.BODY:
@@ -224,10 +271,9 @@ class _Verifier:
         for entry in sidecar.dynamic:
             edges.setdefault(entry.key, True)
         for child, dynamic in edges.items():
-            digest = key_hash(child)
-            if is_mirrorable_key(child) and (digest[:2], digest) not in self._present:
+            if is_mirrorable_key(child) and not self._is_there(child):
                 more = {"dynamic": True} if dynamic else {}
-                self._add(Category.INCOMPLETE_CLOSURE, **where, child=child, childHash=digest, **more)
+                self._add(Category.INCOMPLETE_CLOSURE, **where, child=child, childHash=key_hash(child), **more)
 
 
 def _is_plain_file(path: Path) -> bool:
