@@ -46,6 +46,29 @@ def test_a_request_in_both_logs_is_one_entry() -> None:
     assert (entries[0].address, entries[0].left) == ("93.184.215.14", True)
 
 
+def test_a_navigation_that_the_next_one_overtook_is_no_request_of_the_page() -> None:
+    """Seen with pages that set their location twice: the first is given up before the interception hears of it."""
+    document = hop("http://a.test/", number="D", frame="F", resource_type="Document", status=200)
+    overtaken = hop("http://b.test/", number="N", frame="F", resource_type="Document", failure="net::ERR_ABORTED")
+    frame = hop("http://c.test/", number="I", frame="G", resource_type="Document", failure="net::ERR_ABORTED")
+    image = hop("http://d.test/", number="2", frame="F", resource_type="Image", failure="net::ERR_ABORTED")
+    entries = unite([document, overtaken, frame, image], [told(1, "http://a.test/"), ended(1, status=200)], document="D")
+    assert [entry.outcome.value for entry in entries] == ["answered", "navigation", "failed", "failed"]
+
+
+def test_a_navigation_that_left_is_told_whatever_overtook_it() -> None:
+    document = hop("http://a.test/", number="D", frame="F", resource_type="Document", status=200)
+    overtaken = hop("http://b.test/", number="N", frame="F", resource_type="Document", failure="net::ERR_ABORTED")
+    events = [told(1, "http://a.test/"), told(2, "http://b.test/"), ended(1, status=200)]
+    entries = unite([document, overtaken], events, document="D")
+    assert rows(entries)[2] == ("GET", "http://b.test/", "open", False, True)
+
+
+def test_without_a_document_nothing_is_a_navigation_away_from_it() -> None:
+    lone = hop("http://b.test/", number="N", resource_type="Document", failure="net::ERR_ABORTED")
+    assert unite([lone], [])[0].outcome is RequestOutcome.FAILED
+
+
 def test_what_only_the_guard_saw_is_an_entry() -> None:
     entries = unite(
         [hop("http://a.test/", status=200)], [told(1, "http://a.test/"), told(2, "http://b.test/beacon", "POST"), ended(2, status=204)]

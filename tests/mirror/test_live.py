@@ -147,6 +147,21 @@ async def test_what_is_not_complete_is_never_called_so(tmp_path: Path) -> None:
     assert left <= set(the.dropped)
 
 
+RESTLESS = b"""<p>always on its way<script>
+onload = () => { for (let i = 0; i < 20; i++) setTimeout(() => {
+  location.href = "https://elsewhere.example.net/" + i; location.href = "http://other.example.net/" + i; location.href = "/web/2012/" + i;
+}, 50 + i * 3); };
+</script>"""
+
+
+@pytest.mark.parametrize("kind", installed_kinds())
+async def test_a_page_whose_navigations_overtake_each_other_asks_for_none_of_them(tmp_path: Path, kind: Kind) -> None:
+    async with world(tmp_path, more=[asset("restless", RESTLESS)]) as made:
+        report = await made.crawl("restless", kind=kind)
+        assert report.tally == {"verified": 1}, report.to_json()
+        assert "navigation refused: https://elsewhere.example.net/1" in made.dropped
+
+
 async def test_no_way_out_of_a_page_is_missed(tmp_path: Path) -> None:
     """Whatever asks (frames, workers, sockets, links, what runs while a page is left), it is refused, and told."""
     async with world(tmp_path) as the:

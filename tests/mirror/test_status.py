@@ -88,7 +88,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], set[str]]] = {
         {DEEP},
     ),
     "its sidecar is gone": (lambda root: sidecar_of(root, DEEP).unlink(), {DEEP}),
-    "its sidecar is a folder": (lambda root: (sidecar_of(root, DEEP).unlink(), sidecar_of(root, DEEP).mkdir()), {DEEP}),
+    "its sidecar is a folder": (lambda root: a_folder(sidecar_of(root, DEEP)), {DEEP}),
     "its sidecar says that there is no body": (
         lambda root: sidecar_of(root, DEEP).write_bytes(sidecar_of(root, DEEP).read_bytes().replace(b'"body"', b'"empty"')),
         {DEEP},
@@ -103,6 +103,11 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], set[str]]] = {
     "all sidecars are gone": (lambda root: shutil.rmtree(root / "meta"), {DEEP, PLAIN}),
     "a shard of the sidecars is behind a link": (lambda root: linked(sidecar_of(root, DEEP).parent), {DEEP}),
 }
+
+
+def a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
 
 
 def linked(folder: Path) -> None:

@@ -32,6 +32,7 @@ class Hop:
         "body_bytes",
         "ended",
         "failure",
+        "frame",
         "from_cache",
         "from_service_worker",
         "index",
@@ -59,6 +60,7 @@ class Hop:
         self.method = method
         self.session = session
         self.session_id = session_id
+        self.frame = ""
         self.resource_type: str | None = None
         self.initiator: str | None = None
         self.status: int | None = None
@@ -169,6 +171,7 @@ class RequestObserver:
             return
         hop.resource_type = text_of(params, "type") or (None if previous is None else previous.resource_type)
         hop.initiator = initiator_of(params.get("initiator"))
+        hop.frame = text_of(params, "frameId")
         hop.started, hop.started_at = clock_of(params), instant(clock_of(params, "wallTime"))
         if self._arrived[method, url]:
             self._arrived[method, url] -= 1  # the two logs are not heard in step

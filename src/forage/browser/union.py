@@ -54,6 +54,7 @@ def unite(
 
     ``document`` is the request of the navigation itself.
     """
+    _mark_overtaken(hops, document)
     guard = _GuardLog(events)
     names = {(request.method, request.url): request for request in named}
     for hop in hops:
@@ -66,6 +67,18 @@ def unite(
     entries += [_named(request, guard.take_named(request)) for request in unknown]
     entries += [_of_guard(event, guard.end_of(event)) for event in guard.left()]
     return tuple(attrs.evolve(entry, number=number, viewport=viewport) for number, entry in enumerate(entries, 1))
+
+
+def _mark_overtaken(hops: Sequence[Hop], document: str | None) -> None:
+    """Attempts to leave that the page gave up for the next one before they came to where they are refused.
+
+    The browser tells of them as failed requests of the root frame. One that was made for all that is in the guard's log, and stays there.
+    """
+    root = next((hop.frame for hop in hops if hop.request_id == document), "")
+    for hop in hops:
+        leaves = root and hop.frame == root and hop.resource_type == "Document" and hop.request_id != document
+        if leaves and hop.refused is None and hop.status is None:
+            hop.refused = RequestOutcome.NAVIGATION
 
 
 def _authority(url: str) -> str | None:
