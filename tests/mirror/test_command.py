@@ -141,6 +141,7 @@ async def test_a_dry_run_names_what_is_missing(tmp_path: Path) -> None:
         ["--root", "r", "--max", "1.5", DEEP],
         ["--root", "r", "--delay", "soon", DEEP],
         ["--root", "r", "--delay", "nan", DEEP],
+        ["--root", "r", "--delay", "1e9", DEEP],
         ["--root", "r", "--retry-terminal", "body", DEEP],
         ["--root", "r", "--retry-terminal", "error:x", DEEP],
         ["--root", "r", DEEP, "--force"],
@@ -295,6 +296,12 @@ async def test_a_bad_value_is_told_before_anything_starts(tmp_path: Path, flag: 
             await forage("verify", "--root", tmp_path, option)
 
 
+async def test_no_folder_is_not_the_current_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        await forage("crawl", "--root", tmp_path, "--ledger", "", DEEP)
+    assert "argument --ledger: takes the path of a folder" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("delay", ["nan", "-1", "inf", "1e9"])
 async def test_a_bad_delay_is_told_before_a_mirror_is_read(tmp_path: Path, delay: str) -> None:
     with pytest.raises(InvalidPolicyError, match="--delay"):
@@ -397,7 +404,8 @@ async def test_a_port_that_is_taken_is_one_error(tmp_path: Path) -> None:
             await forage("serve", "--root", tmp_path, "--port", base.rpartition(":")[2])
 
 
-async def test_a_verification_can_be_interrupted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["verify", "status"])
+async def test_reading_a_whole_mirror_can_be_interrupted(tmp_path: Path, command: str) -> None:
     CacheRoot(tmp_path).commit(Entry(key=DEEP, status="error", fetched_at="2026-01-02T03:04:05.000Z"))
     sidecar = tmp_path / sidecar_path(key_hash(DEEP))
     for n in range(3000):
@@ -405,7 +413,7 @@ async def test_a_verification_can_be_interrupted(tmp_path: Path) -> None:
     done: list[Done] = []
 
     async def verify() -> None:
-        done.append(await forage("verify", "--root", tmp_path))
+        done.append(await forage(command, "--root", tmp_path))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(verify)

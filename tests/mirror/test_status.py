@@ -139,6 +139,24 @@ async def test_status_says_which_command_names_what_is_broken(verified: Path) ->
     assert explained.out.splitlines() == [f"{DEEP}: corrupt", f"  body that does not match its sidecar: {FONT}"]
 
 
+async def test_what_the_documents_advise_mends_what_is_broken(verified: Path) -> None:
+    flipped(body_of(verified, FONT))
+    sidecar_of(verified, DEEP).write_bytes(b"{")
+    async with archive() as (base, fetch):
+        refetch = ["--refetch", "--delay", "0", "--archive-base", base]
+        assert (await forage("mirror", "verify", "--root", verified, *refetch)).code == 1
+        sidecar_of(verified, DEEP).unlink()
+        report = await crawl([document_url("deep")], root=verified, fetch=fetch, probe=PageReader(), delay=0.0, force=True)
+    assert report.tally == {"verified": 1}
+    assert (await status_of(verified))[0].code == 0
+
+
+async def test_records_nested_without_end_are_no_records(verified: Path) -> None:
+    with (verified / ".crawl/verified.jsonl").open("a", encoding="ascii") as file:
+        file.write("[" * 500_000 + "\n" + '{"key":' * 200_000 + "\n" + '{"key":"2012/http://x/","ruleVersion":' + "9" * 5000 + "}\n")
+    assert (await status_of(verified))[0].code == 0
+
+
 async def test_what_is_broken_and_belongs_to_no_document_is_told_too(verified: Path) -> None:
     CacheRoot(verified).commit(Entry(key=key_of("else"), status="body", content_type="font/woff", fetched_at=NOW), b"else")
     flipped(body_of(verified, key_of("else")))

@@ -15,7 +15,7 @@ import trio
 
 from forage.cli.interrupts import INTERRUPTED, interruptible
 from forage.cli.mirror_options import LONGEST_DELAY, add_archive_options, add_probe_options, load_policy, open_probe
-from forage.cli.options import counted, quoted
+from forage.cli.options import counted, folder, quoted
 from forage.errors import BrowserError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _add_crawl(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     crawl.add_argument("--root", "-r", metavar="DIR", help="folder of the mirror (required)")
     crawl.add_argument("--output", "-o", metavar="DIR", help=argparse.SUPPRESS)
-    crawl.add_argument("--ledger", type=Path, metavar="DIR", help="also every HTML document that the mirror DIR holds")
+    crawl.add_argument("--ledger", type=folder, metavar="DIR", help="also every HTML document that the mirror DIR holds")
     crawl.add_argument("--max-iterations", default="4", metavar="N", help="rounds of fetching a document (default 4)")
     crawl.add_argument("--max", metavar="N", help="archive requests of this run at most")
     crawl.add_argument("--delay", metavar="S", help="seconds between starts of archive requests (default 1.5)")
@@ -230,7 +230,7 @@ def _delay(text: str | None, milliseconds: int | None) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < LONGEST_DELAY:
-        raise UsageError("--delay must be seconds from 0")
+        raise UsageError(f"--delay takes seconds from 0, below {LONGEST_DELAY}, not {quoted(text)}")
     return value
 
 

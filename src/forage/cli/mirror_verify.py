@@ -55,7 +55,7 @@ def _check(args: argparse.Namespace) -> None:
 
     check_archive(args.archive_base, args.contact)
     if not 0 <= args.delay < LONGEST_DELAY:
-        raise InvalidPolicyError("--delay", "seconds from 0", got=args.delay)
+        raise InvalidPolicyError("--delay", f"seconds from 0, below {LONGEST_DELAY}", got=args.delay)
 
 
 async def _verify(args: argparse.Namespace, err: TextIO) -> RootReport:
