@@ -17,7 +17,7 @@ from forage.crawler.discovery import SitemapFinds
 from forage.crawler.engine import Crawl
 from forage.crawler.events import CrawlEvent, PageCaptured, PageFailed, UrlSkipped
 from forage.crawler.frontier import Entry
-from forage.crawler.lanes import Outcome
+from forage.crawler.lanes import HostTurn, Outcome
 from forage.crawler.links import Link
 from forage.crawler.manifest import CrawlManifest, Page, PageFailure
 from forage.crawler.tally import Tally
@@ -45,7 +45,7 @@ class ScriptedAcquirer:
         self._random = random.Random(seed)
         self._pause = pause or (lambda _: self._random.random())
 
-    async def acquire(self, entry: Entry) -> Outcome:
+    async def acquire(self, entry: Entry, turn: HostTurn | None) -> Outcome:
         async with self._slots:
             self.asked.append(entry.url)
             self.most = max(self.most, int(self._slots.borrowed_tokens))
@@ -138,6 +138,21 @@ async def test_byte_and_failure_budgets_end_the_crawl_with_their_own_reason(auto
     manifest, _ = await crawl_site(ScriptedAcquirer(broken), policy_of(max_failures=2, window=1))
     assert len(manifest.failures) == 3
     assert manifest.budgets_hit == ("max-failures",)
+
+
+@pytest.mark.parametrize("concurrency", [1, 4, 64])
+@pytest.mark.parametrize("window", [1, 64])
+async def test_byte_and_failure_budgets_end_at_the_entry_that_used_them_up(
+    concurrency: int, window: int, autojump_clock: trio.testing.MockClock
+) -> None:
+    urls = [f"http://{host}.test/{i}" for i in range(30) for host in "abcd"]
+    for budget, broken in ({"max_bytes": 50}, frozenset[str]()), ({"max_failures": 4}, frozenset(urls)):
+        acquirer = ScriptedAcquirer(Site({SEED: urls}, broken=broken), slots=concurrency, seed=concurrency)
+        manifest, _ = await crawl_site(acquirer, policy_of(window=window, max_pages=500, **budget))
+        rows = [page.requested_url for page in manifest.pages] + [failure.url for failure in manifest.failures]
+        assert sorted(rows) == sorted([SEED, *urls[: 4 if "max_bytes" in budget else 5]])
+        assert manifest.counts.seen == 1 + len(urls)
+        assert manifest.budgets_hit == ("max-bytes" if "max_bytes" in budget else "max-failures",)
 
 
 async def test_running_out_of_time_keeps_what_was_captured(autojump_clock: trio.testing.MockClock) -> None:

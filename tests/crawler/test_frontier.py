@@ -102,7 +102,9 @@ class _Driver:
         self.random = random.Random(seed)
         self.concurrency = concurrency
         self.frontier = Frontier()
-        self.order: CommitOrder[str] = CommitOrder(self.frontier, window=window, max_pages=max_pages, apply=self._apply, stop=lambda: False)
+        self.order: CommitOrder[str] = CommitOrder(
+            self.frontier, window=window, max_pages=max_pages, apply=self._apply, stop=lambda: False, settle=lambda _, result: result
+        )
         self.committed: list[str] = []
         self.most_started = 0
         self.max_pages = max_pages
@@ -168,7 +170,9 @@ def test_skipped_entries_do_not_use_up_the_page_budget() -> None:
     frontier = Frontier()
     for i in range(6):
         frontier.push(f"http://a/{i}", f"http://a/{i}", 0)
-    order: CommitOrder[bool] = CommitOrder(frontier, window=64, max_pages=2, apply=lambda _, counts: counts, stop=lambda: False)
+    order: CommitOrder[bool] = CommitOrder(
+        frontier, window=64, max_pages=2, apply=lambda _, counts: counts, stop=lambda: False, settle=lambda _, counts: counts
+    )
     visited = []
     while isinstance(turn := order.next_entry(), Entry) or turn is Turn.WAIT:
         assert isinstance(turn, Entry)

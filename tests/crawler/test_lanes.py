@@ -10,7 +10,7 @@ import trio.testing
 
 from forage.crawler import PageSkip, SkipReason
 from forage.crawler.frontier import Entry
-from forage.crawler.lanes import HostHistory, Lanes, Outcome
+from forage.crawler.lanes import HostHistory, HostTurn, Lanes, Outcome
 
 Pause = Callable[[str], float]
 
@@ -41,7 +41,7 @@ class Bench:
             return Outcome(skip=PageSkip(url=one.url, reason=SkipReason.DUPLICATE, depth=0))
         return None
 
-    async def _work(self, one: Entry) -> Outcome:
+    async def _work(self, one: Entry, turn: HostTurn | None) -> Outcome:
         self.running += 1
         self.most = max(self.most, self.running)
         await trio.sleep(self._pause(one.url))
@@ -103,12 +103,44 @@ async def test_an_idle_host_has_no_task_and_goes_on_with_its_history(autojump_cl
     assert bench.decided[-1] == ("http://a/2", 2)
 
 
-def test_the_first_reason_to_leave_a_host_alone_stays() -> None:
-    history = HostHistory()
-    history.learn(Outcome(closes_host=SkipReason.RETRY_AFTER_TOO_LONG, covered=("a",)))
-    history.learn(Outcome(closes_host=SkipReason.HOST_PAUSED, covered=("b",)))
-    assert history.closed is SkipReason.RETRY_AFTER_TOO_LONG
-    assert history.covered == {"a", "b"}
+async def test_first_requests_of_a_host_start_in_the_order_of_its_entries(autojump_clock: trio.testing.MockClock) -> None:
+    asked: list[str] = []
+
+    async def work(one: Entry, turn: HostTurn | None) -> Outcome:
+        await trio.sleep(9 - one.host_index)  # whoever is later is ready earlier
+        if one.host_index in (2, 4, 5):  # these never ask
+            return Outcome()
+        assert turn is not None
+        if not turn.take():
+            await turn.wait()
+        asked.append(one.url)
+        return Outcome()
+
+    async with trio.open_nursery() as nursery:
+        lanes = Lanes(nursery, decide=lambda *_: None, work=work, deliver=lambda *_: None, per_host=8, workers=8)
+        for index in range(8):
+            lanes.submit(entry("a", index))
+    assert asked == [f"http://a/{n}" for n in (0, 1, 3, 6, 7)]
+
+
+async def test_an_entry_that_is_given_up_in_line_holds_nobody_back(autojump_clock: trio.testing.MockClock) -> None:
+    asked: list[int] = []
+
+    async def work(one: Entry, turn: HostTurn | None) -> Outcome:
+        assert turn is not None
+        with trio.move_on_after(1 if one.host_index == 1 else 100):
+            if one.host_index == 0:
+                await trio.sleep(5)
+            if not turn.take():
+                await turn.wait()
+            asked.append(one.host_index)
+        return Outcome()
+
+    async with trio.open_nursery() as nursery:
+        lanes = Lanes(nursery, decide=lambda *_: None, work=work, deliver=lambda *_: None, per_host=4, workers=4)
+        for index in range(4):
+            lanes.submit(entry("a", index))
+    assert asked == [0, 2, 3]
 
 
 async def test_what_work_raises_ends_the_nursery(autojump_clock: trio.testing.MockClock) -> None:

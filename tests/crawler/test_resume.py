@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
 import trio
 
-from forage.crawler import CrawlManifest, CrawlPolicy, PageCaptured, SkipReason, crawl, crawl_many, crawl_stream
+from forage.crawler import CrawlManifest, CrawlPolicy, PageCaptured, Seed, SkipReason, crawl, crawl_many, crawl_stream
 from forage.crawler.journal import StateError
 from forage.egress import EgressPolicy
 from forage.errors import InvalidPolicyError
@@ -123,6 +124,39 @@ async def test_state_of_another_policy_is_refused(tmp_path: Path) -> None:
         with pytest.raises(InvalidPolicyError):
             async with crawl_stream(server.origin, policy_for(server, max_pages=5), state=tmp_path / "state") as stream:
                 _ = [event async for event in stream]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"headers": {"Authorization": "Bearer b"}},
+        {"headers": {}},
+        {"user_agent": "another/1"},
+        {"max_response_bytes": 10},
+        {"render": "never"},
+        {"url": "/3"},
+    ],
+    ids=str,
+)
+async def test_state_of_a_seed_with_other_options_is_refused(tmp_path: Path, changed: dict[str, Any]) -> None:
+    async with open_raw_server(tree) as server:
+        known: dict[str, Any] = {"url": server.origin, "id": "site", "headers": {"authorization": "Bearer a"}}
+        await crawl(Seed(**known), policy_for(server), state=tmp_path / "state")
+        again = await crawl(Seed(**{**known, "headers": {"Authorization": "Bearer a"}}), policy_for(server), state=tmp_path / "state")
+        assert len(again.pages) == PAGES
+        if "url" in changed:
+            changed = {"url": server.origin + changed["url"]}
+        other = Seed(**{**known, **changed})
+        with pytest.raises(InvalidPolicyError) as caught:
+            await crawl(other, policy_for(server), state=tmp_path / "state")
+        assert caught.value.field == "state"
+        with pytest.raises(InvalidPolicyError):
+            async with crawl_stream(other, policy_for(server), state=tmp_path / "state") as stream:
+                _ = [event async for event in stream]
+        with pytest.raises(InvalidPolicyError):
+            async with crawl_many([other], policy_for(server), state=tmp_path / "state") as crawls:
+                _ = [manifest async for manifest in crawls]
+    assert b"Bearer a" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("content", [b"not a database" * 100, b"SQLite format 3\x00" + b"\xff" * 4000])

@@ -16,6 +16,9 @@ __all__ = ["assert_accounted", "real_links"]
 ATTEMPTED = frozenset({SkipReason.ROBOTS_DENIED, SkipReason.RETRY_AFTER_TOO_LONG, SkipReason.INTERRUPTED, SkipReason.MAX_SECONDS})
 """Skips that may have cost a request: a redirect that robots.txt forbids to follow, an answer that asks for too long a pause."""
 
+SPENT = frozenset({SkipReason.MAX_BYTES, SkipReason.MAX_FAILURES})
+"""Budgets that end while requests are under way; what those bring, redirects too, is in no row."""
+
 
 class _Anchors(HTMLParser):
     def __init__(self) -> None:
@@ -118,5 +121,7 @@ def _assert_log(manifest: CrawlManifest, log: Iterable[Seen], scheme: str) -> No
     attempts = {dedupe_key(page.requested_url) for page in manifest.pages} | {dedupe_key(failure.url) for failure in manifest.failures}
     attempts |= {dedupe_key(skip.url) for skip in manifest.skips if skip.reason in ATTEMPTED}
     attempts |= {dedupe_key(url) for url in _hops(manifest)}
+    if any(skip.reason in SPENT for skip in manifest.skips):
+        return
     stray = {url for url in pages if dedupe_key(url) not in attempts}
     assert not stray, f"asked for, and in no row of an attempt: {sorted(stray)[:3]}"

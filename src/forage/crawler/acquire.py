@@ -9,12 +9,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
+import attrs
 import trio
 
 from forage._codec import units
 from forage.crawler.discovery import FetchedDocument, Role, SitemapFinds, discover_sitemaps
 from forage.crawler.frontier import Entry, host_key
-from forage.crawler.lanes import Outcome
+from forage.crawler.lanes import HostLoss, HostTurn, Outcome
 from forage.crawler.links import Link
 from forage.crawler.manifest import PageFailure, PageSkip, SkipReason
 from forage.crawler.missing import MissingPages
@@ -43,15 +44,19 @@ _SKIPS = {
 }
 """Failures of a fetch that are no fault of the page: a crawl lists the URL as skipped."""
 
-_CLOSING = frozenset({SkipReason.RETRY_AFTER_TOO_LONG, SkipReason.HOST_PAUSED})
-"""Reasons that hold for all that is left of the host."""
+_LOSING = {
+    SkipReason.RETRY_AFTER_TOO_LONG: SkipReason.HOST_PAUSED,
+    SkipReason.HOST_PAUSED: SkipReason.HOST_PAUSED,
+    SkipReason.CRAWL_DELAY_TOO_LONG: SkipReason.CRAWL_DELAY_TOO_LONG,
+}
+"""Reasons that hold for all that is left of the host, and what they are called there."""
 
 
 class Acquirer(Protocol):
     """How a crawl has one URL. Operational trouble is an outcome, never an exception."""
 
-    async def acquire(self, entry: Entry) -> Outcome:
-        """The outcome of one entry."""
+    async def acquire(self, entry: Entry, turn: HostTurn | None) -> Outcome:
+        """The outcome of one entry. Nothing is asked of its host before ``turn``, where one is given, has come."""
         ...
 
     async def discover(self) -> SitemapFinds:
@@ -94,7 +99,7 @@ class LiveAcquirer:
         self._seed_origin = origin_of(seed_url)
         self._id_prefix = _id_prefix(self._name)
 
-    async def acquire(self, entry: Entry) -> Outcome:
+    async def acquire(self, entry: Entry, turn: HostTurn | None) -> Outcome:
         """Fetch, store and read one entry."""
         self._on_host(entry.host)
         source_id = self._id_prefix + entry.url
@@ -112,14 +117,30 @@ class LiveAcquirer:
             store=self._store,
             max_response_bytes=self._seed.max_response_bytes,
             render=self._seed.render if entry.number == 0 else None,
+            turn=turn,
         )
+        # Every fetch from a host that asks for more than the ceiling has a warning that says so.
+        loses = self._lost_by_delay(entry) if result.warnings and result.requests else None
         if result.snapshot is None:
-            return _refused(entry, result)
+            return _refused(entry, result, loses)
         warnings = list(result.warnings)
         stored = await self._keep(result.snapshot, warnings)
-        soft_404 = self._missing is not None and await self._missing.matches(entry.url, result.snapshot)
-        left_for = _left_for(result)
-        return await self._reader.page(entry, result.snapshot, stored=stored, warnings=warnings, left_for=left_for, soft_404=soft_404)
+        soft_404 = False
+        if self._missing is not None:
+            soft_404 = await self._missing.matches(entry.url, result.snapshot)
+            if self._missing.refused(entry.url):
+                loses = loses or _loss(entry.host, SkipReason.RETRY_AFTER_TOO_LONG)
+        outcome = await self._reader.page(
+            entry, result.snapshot, stored=stored, warnings=warnings, left_for=_left_for(result), soft_404=soft_404
+        )
+        return outcome if loses is None else attrs.evolve(outcome, loses=loses)
+
+    def _lost_by_delay(self, entry: Entry) -> HostLoss | None:
+        """The end of a host whose Crawl-delay is above the ceiling: it lets one page through, however much time passes until the next."""
+        wish = self._fetcher.clock(entry.host).crawl_delay_of(origin_of(entry.url))
+        if wish is None or wish <= self._policy.max_crawl_delay:
+            return None
+        return _loss(entry.host, SkipReason.CRAWL_DELAY_TOO_LONG)
 
     async def _keep(self, snapshot: Snapshot, warnings: list[str]) -> bool:
         if self._store is None:
@@ -160,7 +181,7 @@ class ReplayAcquirer:
         self._store = store
         self._reader = PageReader(policy=policy, user_agent=seed.user_agent or policy.user_agent or DEFAULT_USER_AGENT)
 
-    async def acquire(self, entry: Entry) -> Outcome:
+    async def acquire(self, entry: Entry, turn: HostTurn | None) -> Outcome:
         """The newest snapshot of the entry's page; ``no-snapshot`` where the store has none."""
         result = await replay_source(self._store, page_source_id(self._name, entry.url))
         await trio.lowlevel.checkpoint()
@@ -196,7 +217,11 @@ def _failed(entry: Entry, kind: FetchErrorKind, message: str) -> Outcome:
     return Outcome(failure=PageFailure(number=entry.number, url=entry.url, code=kind.value, message=message, depth=entry.depth))
 
 
-def _refused(entry: Entry, result: FetchResult) -> Outcome:
+def _loss(host: str, reason: SkipReason) -> HostLoss:
+    return HostLoss(host=host, reason=_LOSING[reason], detail=reason.value)
+
+
+def _refused(entry: Entry, result: FetchResult, loses: HostLoss | None) -> Outcome:
     """What a fetch without a snapshot means to a crawl."""
     error = result.error
     assert error is not None
@@ -207,7 +232,11 @@ def _refused(entry: Entry, result: FetchResult) -> Outcome:
         skip = SkipReason.RETRY_AFTER_TOO_LONG
     if error.target is None and skip is not None:
         row = PageSkip(url=entry.url, reason=skip, depth=entry.depth, detail=error.message)
-        return Outcome(skip=row, closes_host=skip if skip in _CLOSING else None, warnings=_notes(entry, result))
+        if skip in _LOSING:
+            # A redirect may have led to another host: that one is lost then.
+            asked = entry.host if result.last_url is None or not result.redirects else host_key(result.last_url)
+            loses = loses or _loss(asked, skip)
+        return Outcome(skip=row, loses=loses, warnings=_notes(entry, result))
     if error.reason == EgressCode.REDIRECT_CROSS_HOST:
         code = FetchErrorKind.OFF_SCOPE.value
         skip = SkipReason.OFF_SCOPE
@@ -228,7 +257,7 @@ def _refused(entry: Entry, result: FetchResult) -> Outcome:
         redirects=result.redirects,
         warnings=result.warnings,
     )
-    return Outcome(failure=failure, found_skips=found, covered=covered_keys(entry, result.redirects))
+    return Outcome(failure=failure, found_skips=found, covered=covered_keys(entry, result.redirects), loses=loses)
 
 
 def _notes(entry: Entry, result: FetchResult) -> tuple[str, ...]:

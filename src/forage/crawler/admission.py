@@ -6,6 +6,7 @@ over because one link said nofollow, or because it lay too deep, is admitted whe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from forage.crawler.frontier import FollowContext, Frontier
@@ -14,8 +15,25 @@ from forage.crawler.manifest import PageSkip, SkipReason
 from forage.crawler.policy import CrawlPolicy
 from forage.crawler.traps import TrapBudget
 from forage.crawler.urls import dedupe_key, origin_of, same_host
+from forage.errors import InvalidPolicyError
 
 __all__ = ["Admission"]
+
+
+_HIGHEST = 2**1000
+"""A whole number may be larger than a float can be."""
+
+
+def _score(answer: object) -> float:
+    """The rank that a filter gave. Anything but a bool or a number is a mistake of its author, and would be taken for a rank or a no."""
+    if answer is True:
+        return 0.0
+    if isinstance(answer, int | float):
+        score = float(max(min(answer, _HIGHEST), -_HIGHEST)) if isinstance(answer, int) else answer
+        if not math.isnan(score):
+            return score
+    said = repr(answer) if isinstance(answer, float) else type(answer).__name__
+    raise InvalidPolicyError("should_follow", f"a function that answers each link with True, False or a number, not with {said}")
 
 
 class Admission:
@@ -96,6 +114,4 @@ class Admission:
             return 0.0
         context = FollowContext(page_url=page_url, depth=depth - 1, seed_url=self._seed_url, committed=committed)
         answer = policy.should_follow(link, context)
-        if answer is False:
-            return SkipReason.FILTERED, None
-        return 0.0 if answer is True else float(answer)
+        return (SkipReason.FILTERED, None) if answer is False else _score(answer)

@@ -20,11 +20,13 @@ from forage.crawler.admission import Admission
 from forage.crawler.events import CrawlEvent, CrawlWarning, PageCaptured, PageFailed, UrlSkipped
 from forage.crawler.frontier import Entry, Frontier
 from forage.crawler.journal import CrawlRecord
-from forage.crawler.lanes import HostHistory, Lanes, Outcome
+from forage.crawler.lanes import HostHistory, HostTurn, Lanes, Outcome
 from forage.crawler.manifest import PageSkip, SitemapCounters, SkipReason
+from forage.crawler.nursery import unwrapped_nursery
 from forage.crawler.order import CommitOrder, Turn
 from forage.crawler.policy import CrawlPolicy
 from forage.crawler.progress import CrawlProgress, HostWait
+from forage.crawler.settlement import Settlement
 from forage.crawler.tally import Tally
 from forage.crawler.traps import TrapBudget
 from forage.crawler.urls import dedupe_key
@@ -60,8 +62,15 @@ class Crawl:
         self._record = record
         self._frontier = Frontier(scored=policy.should_follow is not None, in_memory=policy.frontier_in_memory)
         self._admission = Admission(self._frontier, policy, seed_url, TrapBudget(now=today))
+        self._settlement = Settlement(policy, on_spent=self._give_up_work)
+        self._lost_from = self._settlement.lost_from
         self._order: CommitOrder[Outcome] = CommitOrder(
-            self._frontier, window=policy.window, max_pages=policy.max_pages, apply=self._apply, stop=self._stop
+            self._frontier,
+            window=policy.window,
+            max_pages=policy.max_pages,
+            apply=self._apply,
+            stop=self._stop,
+            settle=self._settlement.settle,
         )
         self._arrivals: deque[tuple[Entry, Outcome]] = deque()
         self._ready: deque[tuple[Entry, Outcome]] = deque()  # in order, to be committed
@@ -75,14 +84,18 @@ class Crawl:
         self._applied_bytes = 0
         self._applied_failures = 0
         self._budget: SkipReason | None = None
+        self._spending = policy.max_bytes is not None or policy.max_failures is not None
         self.sitemaps = SitemapCounters()
 
     def halt(self, reason: SkipReason) -> None:
         """End the crawl early and cleanly: what is under way is given up, and all that is left is accounted for with ``reason``."""
         if self._halted is None:
             self._halted = reason
-            for scope in self._working:
-                scope.cancel()
+            self._give_up_work()
+
+    def _give_up_work(self) -> None:
+        for scope in self._working:
+            scope.cancel()
 
     def notice(self, event: CrawlEvent) -> None:
         """Hand an event that belongs to no entry to the consumer, in between; never waits."""
@@ -103,7 +116,7 @@ class Crawl:
 
     async def _run(self) -> None:
         self._frontier.push(self._seed_url, dedupe_key(self._seed_url), 0)
-        async with trio.open_nursery() as nursery:
+        async with unwrapped_nursery() as nursery:
             per_host = self._policy.per_host
             workers = min(per_host, self._policy.concurrency)
             self._lanes = Lanes(nursery, decide=self._decide, work=self._work, deliver=self._deliver, per_host=per_host, workers=workers)
@@ -194,16 +207,16 @@ class Crawl:
             await self._emit(CrawlWarning(message=message))
 
     def _decide(self, entry: Entry, history: HostHistory) -> Outcome | None:
-        reason, detail = self._halted, None
-        if reason is None and history.closed is not None:
-            reason, detail = SkipReason.HOST_PAUSED, history.closed.value
+        reason, detail = self._halted or self._settlement.spent, None
+        if reason is None and self._lost_from and self._lost_from.get(entry.host, entry.number) < entry.number:
+            reason = SkipReason.HOST_PAUSED  # the settlement has the last word on the reason
         if reason is None and (entry.covered or entry.key in history.covered):
             reason, detail = SkipReason.DUPLICATE, "a redirect led to it before"
         if reason is None:
             return None
         return Outcome(skip=PageSkip(url=entry.url, reason=reason, depth=entry.depth, detail=detail))
 
-    async def _work(self, entry: Entry) -> Outcome:
+    async def _work(self, entry: Entry, turn: HostTurn | None) -> Outcome:
         if self._record is not None:
             known = self._record.find(entry)
             if known is not None:
@@ -214,7 +227,7 @@ class Crawl:
             if self._halted is not None:
                 scope.cancel()
             try:
-                outcome = await self._acquirer.acquire(entry)
+                outcome = await self._acquirer.acquire(entry, turn)
             finally:
                 self._working.discard(scope)
             if self._record is not None:
@@ -235,6 +248,8 @@ class Crawl:
 
     def _deliver(self, entry: Entry, outcome: Outcome) -> None:
         self._delivered += 1
+        if outcome.loses is not None:
+            self._settlement.foresee(entry, outcome.loses)
         if self._record is not None or not self._idle:
             self._arrivals.append((entry, outcome))
         elif self._emit is not None:
@@ -260,13 +275,8 @@ class Crawl:
         return outcome.skip is None
 
     def _stop(self) -> bool:
-        policy = self._policy
-        if self._budget is None and self._halted is not None:
-            self._budget = self._halted
-        if self._budget is None and policy.max_bytes is not None and self._applied_bytes >= policy.max_bytes:
-            self._budget = SkipReason.MAX_BYTES
-        if self._budget is None and policy.max_failures is not None and self._applied_failures > policy.max_failures:
-            self._budget = SkipReason.MAX_FAILURES
+        if self._budget is None and (self._spending or self._halted is not None):
+            self._budget = self._halted or self._settlement.used_up(self._applied_bytes, self._applied_failures)
         return self._budget is not None
 
     async def _out_of_time(self, seconds: float) -> None:

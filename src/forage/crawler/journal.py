@@ -10,7 +10,9 @@ Calls block for the length of a small disk write; the engine makes them in a thr
 
 from __future__ import annotations
 
+import hashlib
 import re
+import secrets
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,7 +35,7 @@ from forage.errors import InvalidPolicyError
 
 __all__ = ["CrawlRecord", "Journal", "StateError"]
 
-FORMAT = "forage.crawl-state/1"
+FORMAT = "forage.crawl-state/2"
 _BUSY_SECONDS = 5.0
 
 _SCHEMA = """
@@ -41,7 +43,8 @@ CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WI
 CREATE TABLE IF NOT EXISTS outcomes (crawl TEXT NOT NULL, number INTEGER NOT NULL, url TEXT NOT NULL, outcome TEXT NOT NULL,
                                      PRIMARY KEY (crawl, number)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS pauses (host TEXT PRIMARY KEY, until TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS crawls (crawl TEXT PRIMARY KEY, policy TEXT NOT NULL, started TEXT NOT NULL, sitemaps TEXT) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS crawls (crawl TEXT PRIMARY KEY, policy TEXT NOT NULL, seed TEXT NOT NULL, started TEXT NOT NULL,
+                                   sitemaps TEXT) WITHOUT ROWID;
 """
 
 
@@ -99,35 +102,50 @@ class Journal:
         if tables and "about" not in tables:
             db.execute("ROLLBACK")
             raise StateError("the file is a database of something else")
+        self.resumed = bool(tables)
+        if self.resumed:
+            found = self._about("format")
+            if found != FORMAT:  # nothing of another layout is read, nor changed
+                db.execute("ROLLBACK")
+                raise StateError(f"the file has format {found[:40]!r}, not {FORMAT}; the version that wrote it can go on with it")
         for statement in _SCHEMA.split(";"):
             db.execute(statement)
-        db.execute("INSERT OR IGNORE INTO about VALUES ('format', ?)", (FORMAT,))
-        (found,) = db.execute("SELECT value FROM about WHERE name = 'format'").fetchone()
-        self.resumed = bool(tables)
+        db.execute("INSERT OR IGNORE INTO about VALUES ('format', ?), ('salt', ?)", (FORMAT, secrets.token_hex(16)))
+        self._salt = bytes.fromhex(self._about("salt"))
         db.execute("COMMIT")
-        if found != FORMAT:
-            raise StateError(f"the file has format {found[:40]!r}, not {FORMAT}")
+
+    def _about(self, name: str) -> str:
+        row = self._db.execute("SELECT value FROM about WHERE name = ?", (name,)).fetchone()
+        return "" if row is None else str(row[0])
 
     def close(self) -> None:
         """Close the file. Idempotent."""
         with self._lock, closing(self._db):
             pass
 
-    def begin(self, seed: str, policy_digest: str, started: str) -> CrawlRecord:
+    def begin(self, seed: str, policy_digest: str, seed_options: str, started: str) -> CrawlRecord:
         """The part of this file that is about the crawl of ``seed``, new or known.
 
-        Raises InvalidPolicyError when the file knows the seed under another policy: its outcomes would not fit.
+        ``seed_options`` is a text that is the same as long as they are; it may hold secrets, and goes into a salted digest. Raises
+        InvalidPolicyError when the file knows the seed under another policy or with other options: its outcomes would not fit.
         """
+        options = hashlib.blake2b(seed_options.encode(), key=self._salt, digest_size=32).hexdigest()
         with self._lock, _as_state_error():
-            row = self._db.execute("SELECT policy, started FROM crawls WHERE crawl = ?", (seed,)).fetchone()
+            row = self._db.execute("SELECT policy, seed, started FROM crawls WHERE crawl = ?", (seed,)).fetchone()
             if row is None:
-                self._db.execute("INSERT INTO crawls VALUES (?, ?, ?, NULL)", (seed, policy_digest, started))
+                self._db.execute("INSERT INTO crawls VALUES (?, ?, ?, ?, NULL)", (seed, policy_digest, options, started))
                 return CrawlRecord(self, seed, started=started, resumed=False)
         if row[0] != policy_digest:
             raise InvalidPolicyError("state", "a state file that was begun with the same policy; use a new file for a new policy")
-        if _STARTED.fullmatch(str(row[1])) is None:
+        if row[1] != options:
+            raise InvalidPolicyError(
+                "state",
+                "a state file that was begun with the same url, headers, user_agent, render and max_response_bytes of the seed;"
+                " use a new file for another seed",
+            )
+        if _STARTED.fullmatch(str(row[2])) is None:
             raise StateError("a record is damaged")
-        return CrawlRecord(self, seed, started=str(row[1]), resumed=True)
+        return CrawlRecord(self, seed, started=str(row[2]), resumed=True)
 
     def sitemaps(self, crawl: str) -> SitemapFinds | None:
         """What sitemaps listed when they were read. Raises StateError."""

@@ -2,7 +2,8 @@
 
 A lane is a queue, the host's history and at most ``workers`` worker tasks; workers end when the queue is empty, so an idle host
 costs no task. A decision about entry i reads what the host did up to entry i - ``per_host``: never more, even if more has
-finished by then, so that it does not depend on timing. Spacing between requests is the fetcher's clock, not this module's.
+finished by then, so that it does not depend on timing. Spacing between requests is the fetcher's clock, not this module's; where several
+entries of a host are worked on at a time, their first requests join that clock in the order of the entries (`HostTurn`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,16 @@ from forage.crawler.frontier import Entry
 from forage.crawler.links import Link
 from forage.crawler.manifest import Page, PageFailure, PageSkip, SkipReason
 
-__all__ = ["HostHistory", "Lanes", "Outcome"]
+__all__ = ["HostHistory", "HostLoss", "HostTurn", "Lanes", "Outcome"]
+
+
+@attrs.frozen(kw_only=True)
+class HostLoss:
+    """A host that is left alone: every entry of it that is committed later is skipped for ``reason``, with ``detail``."""
+
+    host: str
+    reason: SkipReason
+    detail: str
 
 
 @attrs.frozen(kw_only=True)
@@ -25,8 +35,8 @@ class Outcome:
     """What became of one entry: exactly one of page, failure and skip, and what the rest of the crawl learns from it.
 
     ``links`` are what the page offers; ``covered`` are keys that need no visit of their own any more
-    (redirect targets of a captured page); ``found_skips`` are URLs that were met on the way and left alone; ``closes_host``
-    ends the host's lane with that reason.
+    (redirect targets of a captured page); ``found_skips`` are URLs that were met on the way and left alone; ``loses``
+    is a host that nothing more is asked of.
     """
 
     page: Page | None = None
@@ -35,7 +45,7 @@ class Outcome:
     links: tuple[Link, ...] = ()
     covered: tuple[str, ...] = ()
     found_skips: tuple[PageSkip, ...] = ()
-    closes_host: SkipReason | None = None
+    loses: HostLoss | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -44,16 +54,14 @@ class HostHistory:
     """What the entries of one host have shown so far, as far as a decision may see it."""
 
     covered: set[str] = attrs.field(factory=set)
-    closed: SkipReason | None = None
 
     def learn(self, outcome: Outcome) -> None:
         """Add the outcome of the host's next entry, in the host's order."""
         self.covered.update(outcome.covered)
-        self.closed = self.closed or outcome.closes_host
 
 
 Decide = Callable[[Entry, HostHistory], "Outcome | None"]
-Work = Callable[[Entry], Awaitable[Outcome]]
+Work = Callable[[Entry, "HostTurn | None"], Awaitable[Outcome]]
 Deliver = Callable[[Entry, Outcome], None]
 
 
@@ -68,6 +76,9 @@ class _Lane:
         self._decided = 0
         self._waiting = trio.lowlevel.ParkingLot()  # in the order of their entries, as they came from the queue
         self._woken = False  # the first of them, which has not run yet
+        self._asking = 0  # every entry below this has asked, or has ended without
+        self._silent: set[int] = set()  # those above that have ended without
+        self._in_line: dict[int, trio.Event] = {}
 
     async def decide(self, entry: Entry, decide: Decide) -> Outcome | None:
         """Decide about an entry in the host's order, with the history up to ``entry.host_index - per_host`` and no more."""
@@ -96,8 +107,52 @@ class _Lane:
         return self._learned >= visible
 
     def finish(self, entry: Entry, outcome: Outcome) -> None:
-        self._finished[entry.host_index] = outcome
+        index = entry.host_index
+        self._finished[index] = outcome
+        if index == self._asking:
+            self.ask(index)
+        elif index > self._asking:
+            self._silent.add(index)
         self._wake()
+
+    def ask(self, index: int) -> bool:
+        """Let an entry ask, if all before it have; True when it may, or did before."""
+        if index != self._asking:
+            return index < self._asking
+        index += 1
+        while index in self._silent:
+            self._silent.remove(index)
+            index += 1
+        self._asking = index
+        if (waits := self._in_line.pop(index, None)) is not None:
+            waits.set()
+        return True
+
+    async def stand_in_line(self, index: int) -> None:
+        """Wait until all entries before this one have asked, or have ended without."""
+        await self._in_line.setdefault(index, trio.Event()).wait()
+        self.ask(index)
+
+
+class HostTurn:
+    """When an entry may make its first request: after the entries of its host that come before it.
+
+    A host that is lost by the answer to one request must not be lost for an entry that comes before.
+    """
+
+    __slots__ = ("_index", "_lane")
+
+    def __init__(self, lane: _Lane, index: int) -> None:
+        self._lane = lane
+        self._index = index
+
+    def take(self) -> bool:
+        """Take the turn if it has come."""
+        return self._lane.ask(self._index)
+
+    async def wait(self) -> None:
+        """Wait for the turn, and take it."""
+        await self._lane.stand_in_line(self._index)
 
 
 class Lanes:
@@ -128,12 +183,13 @@ class Lanes:
             self._nursery.start_soon(self._run, lane, name=f"lane {entry.host}")
 
     async def _run(self, lane: _Lane) -> None:
+        several = self._workers > 1
         try:
             while lane.queue:
                 entry = lane.queue.popleft()
                 outcome = await lane.decide(entry, self._decide)
                 if outcome is None:
-                    outcome = await self._work(entry)
+                    outcome = await self._work(entry, HostTurn(lane, entry.host_index) if several else None)
                 lane.finish(entry, outcome)
                 self._deliver(entry, outcome)
         finally:

@@ -6,8 +6,8 @@ is politeness: two seeds on one host take turns at its clock.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -15,8 +15,9 @@ import trio
 
 from forage.crawler.engine import Crawl
 from forage.crawler.manifest import CrawlManifest, SkipReason
+from forage.crawler.nursery import unwrapped_nursery
 from forage.crawler.policy import CrawlPolicy, Seed
-from forage.crawler.run import CrawlTools, Seams, check_seed, open_tools, run_crawl, unwrapped_nursery, utc_now
+from forage.crawler.run import CrawlTools, Seams, check_seed, open_tools, run_crawl, utc_now
 from forage.crawler.urls import canonical_url
 from forage.egress import Dialer, Resolver, Wire
 from forage.errors import InvalidPolicyError
@@ -29,7 +30,11 @@ _LEAST_ACTIVE = 16
 
 
 class ManyCrawls:
-    """Manifests of running crawls, each as soon as its crawl has ended; those that nobody has taken yet are held in memory."""
+    """Manifests of running crawls, each as soon as its crawl has ended.
+
+    A slow consumer holds the crawls back: never more are begun, with their manifests not taken, than 16, or four times the policy's
+    ``concurrency`` where that is more.
+    """
 
     def __init__(self, manifests: trio.MemoryReceiveChannel[CrawlManifest]) -> None:
         self._manifests = manifests
@@ -51,10 +56,21 @@ class ManyCrawls:
         for running in self._running:
             running.halt(SkipReason.INTERRUPTED)
 
-    def _started(self, running: Crawl) -> None:
-        self._running.add(running)
-        if self._stopped:
-            running.halt(SkipReason.INTERRUPTED)
+    @contextmanager
+    def _under_way(self) -> Iterator[Callable[[Crawl], None]]:
+        """A function that is to be told of one crawl; it is forgotten, and all that it holds, when the block ends."""
+        known: list[Crawl] = []
+
+        def started(running: Crawl) -> None:
+            known.append(running)
+            self._running.add(running)
+            if self._stopped:
+                running.halt(SkipReason.INTERRUPTED)
+
+        try:
+            yield started
+        finally:
+            self._running.difference_update(known)
 
 
 @asynccontextmanager
@@ -95,14 +111,13 @@ async def _crawl_all(tools: CrawlTools, seeds: list[Seed], send: trio.MemorySend
     active = trio.Semaphore(max(_LEAST_ACTIVE, 4 * tools.policy.concurrency))
 
     async def one(seed: Seed, send: trio.MemorySendChannel[CrawlManifest]) -> None:
-        try:
-            manifest = await run_crawl(tools, seed, None, started=crawls._started)  # noqa: SLF001 - one module
-        finally:
-            active.release()
+        with crawls._under_way() as started:  # noqa: SLF001 - one module
+            manifest = await run_crawl(tools, seed, None, started=started)
         await send.send(manifest)
         send.close()  # only here: crawls of which one broke down must not look like all have ended
+        active.release()  # only now: manifests that nobody takes hold the next crawls back
 
-    async with trio.open_nursery() as nursery:
+    async with unwrapped_nursery() as nursery:
         for seed in seeds:
             await active.acquire()
             nursery.start_soon(one, seed, send.clone())

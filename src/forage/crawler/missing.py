@@ -9,6 +9,7 @@ import hashlib
 
 import trio
 
+from forage.crawler.manifest import SkipReason
 from forage.crawler.soft404 import Answer, MissingPage
 from forage.crawler.urls import origin_of
 from forage.fetch import Fetcher, FetchResult, Source
@@ -26,12 +27,17 @@ class MissingPages:
         self._fetcher = fetcher
         self._user_agent = user_agent
         self._known: dict[str, MissingPage | None] = {}
+        self._refused: set[str] = set()
         self._locks: dict[str, trio.Lock] = {}
 
     async def matches(self, requested_url: str, snapshot: Snapshot) -> bool:
         """Whether a page is what its origin answers for a path that cannot exist. False where the probe gave no verdict."""
         missing = await self._probe(origin_of(requested_url))
         return missing is not None and missing.matches(_answer_of(snapshot, requested_url))
+
+    def refused(self, requested_url: str) -> bool:
+        """Whether the origin answered the probe with a wish for a longer pause than is waited for."""
+        return bool(self._refused) and origin_of(requested_url) in self._refused
 
     async def _probe(self, origin: str) -> MissingPage | None:
         async with self._locks.setdefault(origin, trio.Lock()):
@@ -41,6 +47,8 @@ class MissingPages:
                 result = await self._fetcher.fetch(
                     Source(id=f"soft-404::{origin}"[:1024], url=url, user_agent=self._user_agent, revalidate=False), render="never"
                 )
+                if result.error is not None and result.error.reason == SkipReason.RETRY_AFTER_TOO_LONG:
+                    self._refused.add(origin)
                 probe = _answer(result, url)
                 self._known[origin] = None if probe is None else MissingPage(probe)
             return self._known[origin]

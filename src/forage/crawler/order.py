@@ -33,17 +33,26 @@ class CommitOrder(Generic[R]):
     """Numbers entries and hands results back in the order of their numbers.
 
     ``apply(entry, result)`` changes the frontier (links, redirect targets) and answers True when the entry counts against
-    ``max_pages``. ``stop()`` reads the applied state and answers True when a budget is used up.
+    ``max_pages``. ``stop()`` reads the applied state and answers True when a budget is used up. ``settle(entry, result)`` is asked for each
+    entry when its turn to be committed has come, and answers with the result that counts.
     """
 
     def __init__(
-        self, frontier: Frontier, *, window: int, max_pages: int, apply: Callable[[Entry, R], bool], stop: Callable[[], bool]
+        self,
+        frontier: Frontier,
+        *,
+        window: int,
+        max_pages: int,
+        apply: Callable[[Entry, R], bool],
+        stop: Callable[[], bool],
+        settle: Callable[[Entry, R], R],
     ) -> None:
         self._frontier = frontier
         self._window = window
         self._max_pages = max_pages
         self._apply = apply
         self._stop = stop
+        self._settle = settle
         self._arrived: dict[int, tuple[Entry, R]] = {}
         self._numbered = 0
         self._committed = 0
@@ -70,8 +79,11 @@ class CommitOrder(Generic[R]):
         """Take one result, in any order; answer those whose turn to be committed has come."""
         self._arrived[entry.number] = (entry, result)
         ready = []
-        while self._committed in self._arrived:
-            ready.append(self._arrived[self._committed])
+        while (one := self._arrived.get(self._committed)) is not None:
+            settled = self._settle(*one)
+            if settled is not one[1]:
+                one = self._arrived[self._committed] = (one[0], settled)
+            ready.append(one)
             self._committed += 1
         return ready
 

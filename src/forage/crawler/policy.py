@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from inspect import iscoroutinefunction
 from ipaddress import IPv4Network, IPv6Network
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import ada_url
 import attrs
 
-from forage._codec import is_well_formed
+from forage._codec import dump_compact, is_well_formed
 from forage.egress import EgressPolicy
 from forage.errors import InvalidPolicyError
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from forage.crawler.frontier import FollowContext
     from forage.crawler.links import Link
 
-__all__ = ["CrawlPolicy", "Discovery", "Mode", "Render", "RobotsOnError", "Seed", "describe_policy"]
+__all__ = ["CrawlPolicy", "Discovery", "Mode", "Render", "RobotsOnError", "Seed", "describe_policy", "describe_seed"]
 
 Discovery = Literal["links", "sitemap", "both"]
 Mode = Literal["live", "replay"]
@@ -86,8 +87,8 @@ def _egress(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
 
 
 def _callable(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if value is not None and not callable(value):
-        raise InvalidPolicyError(attribute.name, "None or a function of a link and its context", got=value)
+    if value is not None and (not callable(value) or iscoroutinefunction(value)):
+        raise InvalidPolicyError(attribute.name, "None or a function of a link and its context, not an async one", got=value)
 
 
 def _agent(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -190,6 +191,12 @@ def describe_policy(policy: CrawlPolicy) -> dict[str, Any]:
     Left out are those that cannot change what a crawl finds: how many requests are in flight, and whether bodies stay in memory.
     """
     return {_camel(f.name): _describe(getattr(policy, f.name)) for f in attrs.fields(CrawlPolicy) if f.name not in _WITHOUT_EFFECT}
+
+
+def describe_seed(seed: Seed) -> str:
+    """A text that differs where seeds differ in what they may find; it holds the headers as they are, secrets too."""
+    headers = sorted((name.lower(), value) for name, value in seed.headers.items())
+    return dump_compact([seed.url, headers, seed.user_agent, seed.render, seed.max_response_bytes])
 
 
 def _describe(value: Any) -> Any:

@@ -7,7 +7,7 @@ caller sees the result.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -23,7 +23,7 @@ from forage.crawler.engine import Crawl
 from forage.crawler.events import CrawlEvent, CrawlWarning, HostPaused
 from forage.crawler.journal import CrawlRecord, Journal, StateError
 from forage.crawler.manifest import CrawlManifest
-from forage.crawler.policy import CrawlPolicy, Seed, describe_policy
+from forage.crawler.policy import CrawlPolicy, Seed, describe_policy, describe_seed
 from forage.crawler.progress import Waits
 from forage.crawler.tally import Tally
 from forage.crawler.urls import canonical_url
@@ -32,7 +32,7 @@ from forage.errors import InvalidPolicyError
 from forage.fetch import DEFAULT_USER_AGENT, ClockState, Fetcher, Renderer, WaitReason
 from forage.snapshots import SnapshotStore
 
-__all__ = ["CrawlTools", "Seams", "check_seed", "open_tools", "run_crawl", "unwrapped_nursery", "utc_now"]
+__all__ = ["CrawlTools", "Seams", "check_seed", "open_tools", "run_crawl", "utc_now"]
 
 Emit = Callable[[CrawlEvent], Awaitable[None]]
 
@@ -73,19 +73,6 @@ def check_seed(seed: Seed | str, policy: CrawlPolicy, store: SnapshotStore | Non
     return seed
 
 
-@asynccontextmanager
-async def unwrapped_nursery() -> AsyncIterator[trio.Nursery]:
-    """A nursery that is no business of the caller: a single exception leaves it as it was raised, not in a group of one."""
-    try:
-        async with trio.open_nursery() as nursery:
-            yield nursery
-    except BaseExceptionGroup as group:
-        only = group.exceptions[0] if len(group.exceptions) == 1 else group
-        if isinstance(only, BaseExceptionGroup):
-            raise
-        raise only from only.__cause__
-
-
 class CrawlTools:
     """What the crawls of one call share: connections, robots.txt and clocks through the fetcher, and the state file."""
 
@@ -108,9 +95,15 @@ class CrawlTools:
 
     def listen(self, host: str, crawl: Crawl) -> None:
         """Tell ``crawl`` when ``host`` pauses."""
-        crawls = self._listeners.setdefault(host, [])
-        if crawl not in crawls:
-            crawls.append(crawl)
+        self._listeners.setdefault(host, []).append(crawl)
+
+    def forget(self, hosts: Iterable[str], crawl: Crawl) -> None:
+        """Tell ``crawl`` nothing more of ``hosts``, and hold it no longer."""
+        for host in hosts:
+            crawls = self._listeners[host]
+            crawls.remove(crawl)
+            if not crawls:
+                del self._listeners[host]
 
     def on_wait(self, host: str, until: float, why: WaitReason) -> None:
         """The fetcher's word that a request to a host waits."""
@@ -202,15 +195,25 @@ async def run_crawl(tools: CrawlTools, seed: Seed, emit: Emit | None, *, started
     record: CrawlRecord | None = None
     if tools.journal is not None:
         # A crawl may go on with more time than it began with: time decides when it ends, not what is next.
-        record = tools.journal.begin(seed.id or seed_url, _digest({**settings, "maxSeconds": None}), begin)
+        record = tools.journal.begin(seed.id or seed_url, _digest({**settings, "maxSeconds": None}), describe_seed(seed), begin)
         begin = record.started
     tally = Tally()
     today = date.fromisoformat(begin[:10])  # a resumed crawl judges calendars by the day on which it began
 
-    acquirer = _acquirer(tools, seed, seed_url, lambda host: tools.listen(host, running))
+    heard: set[str] = set()
+
+    def on_host(host: str) -> None:
+        if host not in heard:
+            heard.add(host)
+            tools.listen(host, running)
+
+    acquirer = _acquirer(tools, seed, seed_url, on_host)
     running = Crawl(seed_url=seed_url, policy=policy, acquirer=acquirer, tally=tally, emit=emit, record=record, today=today)
     started(running)
-    await running.run()
+    try:
+        await running.run()
+    finally:
+        tools.forget(heard, running)
     return tally.manifest(
         seed=seed_url,
         mode=policy.mode,

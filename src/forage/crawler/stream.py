@@ -16,9 +16,10 @@ import trio
 from forage.crawler.engine import Crawl
 from forage.crawler.events import CrawlDone, CrawlEvent
 from forage.crawler.manifest import CrawlManifest, SkipReason
+from forage.crawler.nursery import unwrapped_nursery
 from forage.crawler.policy import CrawlPolicy, Seed
 from forage.crawler.progress import CrawlProgress
-from forage.crawler.run import CrawlTools, Seams, check_seed, open_tools, run_crawl, unwrapped_nursery, utc_now
+from forage.crawler.run import CrawlTools, Seams, check_seed, open_tools, run_crawl, utc_now
 from forage.egress import Dialer, Resolver, Wire
 from forage.fetch import Renderer
 from forage.snapshots import SnapshotStore
@@ -44,9 +45,14 @@ async def crawl(
 
     ``store`` keeps every captured page before its row is committed; with ``mode="replay"`` pages come from it and no socket is opened.
     ``resolver`` and ``dialer`` replace DNS and connecting, ``wire`` all of the network below HTTP (the guard still judges what they
-    say and what is asked of them). ``state`` is a file that remembers the
-    crawl: after an interruption, kill -9 included, the same call goes on where it was. Raises InvalidPolicyError for a wrong seed, policy
-    or state file, and nothing else: whatever happens on the way is a row or a warning of the manifest.
+    say and what is asked of them). ``state`` is a file that remembers the crawl: after an interruption, kill -9 included, the same call
+    goes on where it was.
+
+    Raises InvalidPolicyError for a wrong seed, policy or state file, and for an answer of ``should_follow`` that is none; whatever else
+    happens on the way is a row or a warning of the manifest. An error in a function that the caller gave (``should_follow``,
+    ``renderer``, ``utc_now``) ends the crawl and comes out as it was raised; where several are raised at the same moment, in one
+    ExceptionGroup. Whatever a ``store``, ``resolver`` or ``dialer`` raises is a warning or a failure that names its type: pages are not
+    lost for it, and the guard fails closed.
     """
     policy = CrawlPolicy() if policy is None else policy
     seed = check_seed(seed, policy, store)

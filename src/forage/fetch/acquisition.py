@@ -7,7 +7,7 @@ retries are the sender's; nothing is written to a store.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 import attrs
 import trio
@@ -29,7 +29,7 @@ from forage.fetch.sender import Sender, Wanted, denial
 from forage.fetch.settings import DEFAULT_ACCEPT, FetchSettings, Render
 from forage.snapshots import MAX_URL_UNITS, Snapshot, body_bytes
 
-__all__ = ["Acquisition", "Choices", "Tools"]
+__all__ = ["Acquisition", "Choices", "Tools", "Turn"]
 
 _CONDITIONS: Final = frozenset({"if-none-match", "if-modified-since"})
 _OWN: Final = frozenset({"user-agent", "accept-encoding"})
@@ -57,6 +57,19 @@ class Choices:
     renderer: Renderer | None
     obey_robots: bool
     prior: Snapshot | None
+    turn: Turn | None = None
+
+
+class Turn(Protocol):
+    """When an acquisition may make its first request; for a caller who wants those of several to start in an order of its own."""
+
+    def take(self) -> bool:
+        """Take the turn if it has come."""
+        ...
+
+    async def wait(self) -> None:
+        """Wait for the turn, and take it."""
+        ...
 
 
 class _Failed(Exception):  # noqa: N818 - never leaves this module
@@ -111,6 +124,8 @@ class Acquisition:
         while True:
             _refuse_long(chain.current.url + fragment)
             await self._ask_robots(chain.current)
+            if (turn := self._choices.turn) is not None and not turn.take():
+                await turn.wait()
             answer = await self._send(chain.current, headers)
             redirect = self._redirect(chain, answer)
             if redirect is None:

@@ -18,7 +18,7 @@ import trio
 
 from forage.egress import EgressPolicy, EgressSession
 from forage.errors import ForageError
-from forage.fetch.acquisition import Acquisition, Choices, Tools
+from forage.fetch.acquisition import Acquisition, Choices, Tools, Turn
 from forage.fetch.checks import check_parts, refused_call
 from forage.fetch.politeness import ClockState, HostClock, HostClocks, OnPause, OnWait
 from forage.fetch.rendering import Renderer
@@ -177,11 +177,12 @@ class Fetcher:
         max_response_bytes: int | None = None,
         render: Render | None = None,
         obey_robots: bool | None = None,
+        turn: Turn | None = None,
     ) -> FetchResult:
         """Acquire one source. Outcomes are returned, never raised; nothing is written.
 
-        A text is a source whose id is its URL. ``store`` is asked for the latest snapshot, to make the request conditional. The other
-        options replace the fetcher's for this call.
+        A text is a source whose id is its URL. ``store`` is asked for the latest snapshot, to make the request conditional. ``turn`` is
+        waited for before the first request, when robots.txt is known. The other options replace the fetcher's for this call.
         """
         if isinstance(source, str):
             source = Source(id=source, url=source)
@@ -196,6 +197,7 @@ class Fetcher:
             renderer=self._renderer,
             obey_robots=settings.obey_robots if obey_robots is None else obey_robots,
             prior=await _prior(store, source, warnings),
+            turn=turn,
         )
         return await Acquisition(self._tools, source, choices, warnings).run()
 

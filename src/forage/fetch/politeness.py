@@ -19,6 +19,7 @@ __all__ = ["ClockState", "HostClock", "HostClocks", "OnPause", "OnWait", "WaitRe
 
 MAX_ADAPTIVE_SECONDS = 30.0
 _MAX_IDLE_CLOCKS = 10_000
+_ROUNDING = 1e-6  # a pause of exactly the longest may look longer than that
 
 
 class WaitReason(StrEnum):
@@ -42,11 +43,11 @@ OnPause = Callable[[str, float], None]
 class WaitTooLongError(ForageError):
     """The host wants to be left alone for longer than the caller is willing to wait; nothing was sent."""
 
-    def __init__(self, kind: FetchErrorKind, host: str, seconds: float) -> None:
+    def __init__(self, kind: FetchErrorKind, host: str, seconds: float, *, limit: float) -> None:
         self.kind = kind
         self.host = host
         self.seconds = seconds
-        super().__init__(f"{host} asks for a wait of {seconds:.0f} s")
+        super().__init__(f"{host} asks for a longer wait than {limit:g} s")  # not how long: that depends on the moment
 
 
 @attrs.frozen(kw_only=True)
@@ -116,6 +117,10 @@ class HostClock:
             self._crawl_delays.pop(authority, None)
         else:
             self._crawl_delays[authority] = seconds
+
+    def crawl_delay_of(self, authority: str) -> float | None:
+        """What the robots.txt of one authority wished."""
+        return self._crawl_delays.get(authority)
 
     def take_crawl_delay(self, authority: str) -> float | None:
         """What one authority wished, forgotten here."""
@@ -236,10 +241,10 @@ class HostClock:
         return False
 
     def _refuse_long(self, seconds: float, why: WaitReason) -> None:
-        if why is WaitReason.PAUSE and seconds > self._max_pause:
-            raise WaitTooLongError(FetchErrorKind.HOST_PAUSED, self.host, seconds)
-        if why is WaitReason.CRAWL_DELAY and seconds > self._max_crawl_delay:
-            raise WaitTooLongError(FetchErrorKind.CRAWL_DELAY_TOO_LONG, self.host, seconds)
+        if why is WaitReason.PAUSE and seconds > self._max_pause + _ROUNDING:
+            raise WaitTooLongError(FetchErrorKind.HOST_PAUSED, self.host, seconds, limit=self._max_pause)
+        if why is WaitReason.CRAWL_DELAY and seconds > self._max_crawl_delay + _ROUNDING:
+            raise WaitTooLongError(FetchErrorKind.CRAWL_DELAY_TOO_LONG, self.host, seconds, limit=self._max_crawl_delay)
 
 
 class HostRequest:

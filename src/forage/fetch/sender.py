@@ -148,7 +148,9 @@ class Sender:
             return None, answer
         asked = read_retry_after(answer.header("retry-after"), date=answer.header("date"), now=self._settings.utc_now())
         count = max(clock.refusals for clock in clocks) if pressed else attempt + 1
-        wait = max(backoff_seconds(count, self._settings.random), asked.seconds if asked is not None else 0.0)
+        # Our own back-off is never more than we would wait for: chance must not decide whether a host is given up.
+        wait = min(backoff_seconds(count, self._settings.random), self._settings.max_retry_wait)
+        wait = max(wait, asked.seconds if asked is not None else 0.0)
         if asked is not None:
             notes = ("clock-skew: the server's clock differs from ours by more than a minute",) if asked.skewed else ()
             answer = attrs.evolve(answer, retry_after=asked.seconds, warnings=answer.warnings + notes)
