@@ -1,7 +1,8 @@
 """What counts of an outcome, now that all before it are committed: the end of hosts, and of the budgets for bytes and failures.
 
-Waits for nothing. A host is lost, and a budget used up, at the commit of the entry that did it; that is the same entry at any concurrency. What later
-entries brought was asked for beside it, or before it was known, and is not listed: at another concurrency it would not have been asked for.
+Waits for nothing. A host is lost, and a budget used up, at the commit of the entry that did it; that is the same entry at any
+concurrency. What later entries brought was asked for beside it, or before it was known, and is not listed: at another concurrency it would
+not have been asked for.
 """
 
 from __future__ import annotations
