@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forage.crawler import CrawlManifest, CrawlPolicy, SkipReason, crawl
-from forage.egress import JudgedUrl
+from forage.egress import EgressPolicy, JudgedUrl
 from forage.snapshots import MemorySnapshotStore, Snapshot
 from tests.crawler.stress import NOW
 from tests.support.virtual_hosts import Asked, Trouble, VirtualAnswer, VirtualHosts, VirtualResolver
@@ -55,7 +55,7 @@ class Servers:
         delay = self._latency(target.url)
         if any(begin < asked.at < end for begin, end in self._pauses[target.host]):
             self.asked_in_pause.append(target.url)
-        if target.url.endswith("/robots.txt"):
+        if target.url.endswith("/robots.txt") and target.url not in self._nodes:
             wish = self._crawl_delay.get(target.host)
             rules = "User-agent: *\nDisallow: /closed\n" + (f"Crawl-delay: {wish}\n" if wish else "")
             return VirtualAnswer(headers=(("Content-Type", "text/plain"),), body=rules.encode(), delay=delay)
@@ -179,8 +179,6 @@ def test_host_whose_crawl_delay_is_above_the_ceiling_gives_one_page_however_long
 
 
 def test_redirect_to_another_host_that_asks_for_a_pause_loses_that_host_and_not_the_first() -> None:
-    from forage.egress import EgressPolicy
-
     nodes = star(4, n1=Node(target="https://b.test/busy")) | {"https://b.test/busy": Node(status=429, retry_after=LONG)}
     nodes[SEED] = Node(links=(*nodes[SEED].links, "https://b.test/1", "https://b.test/2"))
     found = rows(run(nodes, egress=EgressPolicy(redirect_hosts="any")))
@@ -276,3 +274,16 @@ def test_one_manifest_at_any_concurrency_where_hosts_are_lost(
     plain = run(nodes, concurrency=1, **options)
     other = run(nodes, concurrency=concurrency, latency=shuffled(seed), **options)
     assert other.to_json() == plain.to_json()
+
+
+@pytest.mark.parametrize("on_error", ["allow", "deny"])
+@pytest.mark.parametrize("status", [429, 503])
+def test_host_whose_robots_file_asks_for_too_long_a_pause_is_lost_at_its_first_page(on_error: str, status: int) -> None:
+    nodes = star(4)
+    nodes[SEED] = Node(links=(*nodes[SEED].links, *(f"https://b.test/{n}" for n in range(6))))
+    nodes |= {f"https://b.test/{n}": Node() for n in range(6)} | {"https://b.test/robots.txt": Node(status=status, retry_after=LONG)}
+    found = {run(nodes, per_host=4, robots_on_error=on_error, concurrency=c, latency=shuffled(c)).to_json() for c in CONCURRENCIES}
+    assert len(found) == 1
+    found_rows = rows(CrawlManifest.from_json(found.pop()))
+    lost = "host-paused" if on_error == "allow" else "robots-unreachable"
+    assert {found_rows[f"https://b.test/{n}"] for n in range(6)} == {lost}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
-from forage.crawler import FollowContext, Link, SkipReason
-from tests.crawler.stress import crawl_once, many_seeds, one_manifest, polite
+from forage.crawler import CrawlPolicy, FollowContext, Link, SkipReason, crawl
+from forage.egress import EgressPolicy
+from tests.crawler.stress import NOW, crawl_once, many_seeds, one_manifest, polite
 from tests.support.generated_site import open_generated_site
+from tests.support.raw_server import Answer, RawRequest, open_raw_server, page
 from tests.support.server_log import assert_at_most
 
 
@@ -67,3 +70,29 @@ async def test_many_seeds_are_one_polite_visitor_and_change_no_manifest() -> Non
         for seed in seeds[::5]:
             (alone,) = (await many_seeds(site, [seed], delay=0.2, concurrency=32)).values()
             assert alone == together[seed]
+
+
+@pytest.mark.parametrize("per_host", [1, 4])
+async def test_host_that_asks_for_too_long_a_pause_is_lost_at_the_same_page_at_any_concurrency(per_host: int) -> None:
+    html = [("Content-Type", "text/html; charset=utf-8")]
+    busy = page(b"", status="429 Too Many Requests", headers=[("Retry-After", "500")])
+
+    def respond(request: RawRequest) -> Answer:
+        body = "".join(f'<a href="/n/{n}">x</a>' for n in range(1, 21)) if request.target == "/" else ""
+        answer = busy if request.target == "/n/5" else page(body.encode(), headers=html)
+        return attrs.evolve(answer, steps=(0.01, *answer.steps))
+
+    async with open_raw_server(respond) as server:
+        manifests = []
+        for concurrency in (1, 2, 4, 16):
+            policy = CrawlPolicy(
+                max_pages=50,
+                delay=0.0,
+                per_host=per_host,
+                concurrency=concurrency,
+                obey_robots=False,
+                egress=EgressPolicy(test_loopback_origins=(server.origin,)),
+            )
+            manifests.append(await crawl(server.origin, policy, utc_now=lambda: NOW))
+    assert len({manifest.to_json() for manifest in manifests}) == 1
+    assert manifests[0].counts.captured == 5
