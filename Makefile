@@ -5,6 +5,7 @@ VENV ?= .venv
 VECTORS ?= tests/vectors
 FILES ?=
 ARGS ?=
+PEER ?= .venv-playwright
 
 BIN := $(VENV)/bin
 PY := $(BIN)/python
@@ -20,7 +21,7 @@ FLAKE8_ASYNC := --jobs 2 --select ASYNC1,ASYNC2,ASYNC3,ASYNC4 --extend-ignore AS
 UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--only-binary :all: --custom-compile-command "make lock" pyproject.toml
 
-.PHONY: help demo test check lint format types contracts vectors stress-crawl stress-browser fuzz-egress fuzz-http crash-store stress-store soak-mirror cov lock lock-upgrade system env-run env-dev clean
+.PHONY: help demo test check lint format types contracts vectors stress-crawl stress-browser bench-render fuzz-egress fuzz-http crash-store stress-store soak-mirror cov lock lock-upgrade system env-run env-dev clean
 .DEFAULT_GOAL := help
 
 help:
@@ -34,6 +35,7 @@ help:
 	@echo "make cov             the test suite with coverage and its floor"
 	@echo "make stress-crawl    a crawl at every concurrency, cancelled at 200 and killed at 100 random moments; SEED=N"
 	@echo "make stress-browser  browsers cancelled at 300 random moments, killed 50 times, their parents 50 times; hostile pages; SEED=N"
+	@echo "make bench-render    rendered pages beside Playwright's, which is installed for it in .venv-playwright"
 	@echo "make soak-mirror     a mirror crawl with a browser, killed at 100 random moments; SEED=N"
 	@echo "make fuzz-egress     a million generated URLs, answers and redirects against the guard; SEED=N COUNT=N"
 	@echo "make fuzz-http       a million mutated answers, a hundred thousand mutated pages, sitemaps and robots.txt files; SEED=N COUNT=N"
@@ -114,6 +116,11 @@ stress-crawl: env-dev
 # Browsers cancelled and killed in both programs and over both transports leave nothing; hostile pages end in their outcome.
 stress-browser: env-dev system
 	@$(PY) -m tests.browser.stress --seed $(SEED)
+
+# Rendered pages beside Playwright's, which gets an environment of its own and drives the same program.
+bench-render: env-dev system
+	@test -x $(PEER)/bin/playwright || { $(PYTHON) -m venv $(PEER) && $(PEER)/bin/python -m pip install --quiet playwright; }
+	@$(PY) -m benchmarks.render --playwright $(PEER) $(ARGS)
 
 # A mirror crawl of 20 documents, killed at random moments and started again, ends in the root of an undisturbed one.
 soak-mirror: env-dev system

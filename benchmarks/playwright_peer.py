@@ -2,8 +2,9 @@
 
     python3 -m venv peer && peer/bin/pip install playwright
 
-and give that folder as ``--playwright``. No browser is downloaded: it drives the program that forage drives, with the flags that forage
-gives. ``playwright_peer.py SPEC`` reads one JSON line a run from standard input and answers each with one JSON line.
+and give that folder as ``--playwright``, or say ``make bench-render``, which does both. No browser is downloaded: it drives the
+program that forage drives, with the flags that forage gives. ``playwright_peer.py SPEC`` reads one JSON line a run from standard input
+and answers each with one JSON line.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import asyncio
 import json
 import sys
 import time
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +35,8 @@ async def one(browser: Browser, port: int, url: str, rest: str) -> int:
         writer.close()
 
 
-async def run(browser: Browser, port: int, work: dict[str, Any]) -> dict[str, Any]:
-    """``pages`` pages, ``lanes`` at once."""
+async def run(launch: Callable[[], Awaitable[Browser]], browser: Browser, port: int, work: dict[str, Any]) -> dict[str, Any]:
+    """``pages`` pages, ``lanes`` at once; none: a browser for each page, one after the other."""
     left = iter(range(work["pages"]))
     sizes: list[int] = []
 
@@ -41,16 +44,24 @@ async def run(browser: Browser, port: int, work: dict[str, Any]) -> dict[str, An
         sizes.extend([await one(browser, port, work["url"], work["rest"]) for _ in left])
 
     begun, cpu = time.perf_counter(), time.process_time()
+    if work["lanes"] == 0:
+        for _ in left:
+            own = await launch()
+            try:
+                sizes.append(await one(own, port, work["url"], work["rest"]))
+            finally:
+                await own.close()
     await asyncio.gather(*(lane() for _ in range(work["lanes"])))
     return {"seconds": time.perf_counter() - begun, "cpu": time.process_time() - cpu, "sizes": sorted(set(sizes))}
 
 
 async def main(spec: dict[str, Any]) -> None:
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=spec["program"], ignore_default_args=True, args=spec["flags"])
+        launch = partial(playwright.chromium.launch, executable_path=spec["program"], ignore_default_args=True, args=spec["flags"])
+        browser = await launch()
         print(json.dumps({"ready": browser.version}), flush=True)
         while line := await asyncio.to_thread(sys.stdin.readline):
-            print(json.dumps(await run(browser, spec["port"], json.loads(line))), flush=True)
+            print(json.dumps(await run(launch, browser, spec["port"], json.loads(line))), flush=True)
         await browser.close()
 
 

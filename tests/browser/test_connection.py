@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -27,19 +27,17 @@ class Line:
         self.blocked = False
         self._say, self._hear = trio.open_memory_channel[str | Oversized](100)
 
-    async def send(self, text: str) -> None:
+    async def send(self, texts: Sequence[str]) -> None:
         await trio.lowlevel.checkpoint()
         if self.blocked:
             await trio.sleep_forever()
         if self.closed:
             raise BrowserLostError
-        self.sent.append(json.loads(text))
+        self.sent += [json.loads(text) for text in texts]
 
-    async def receive(self) -> str | Oversized | None:
-        try:
-            return await self._hear.receive()
-        except trio.EndOfChannel:
-            return None
+    async def read(self, take: Callable[[str | Oversized], None]) -> None:
+        async for message in self._hear:
+            take(message)
 
     async def aclose(self) -> None:
         await trio.lowlevel.checkpoint()

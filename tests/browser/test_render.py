@@ -18,7 +18,7 @@ from tests.support.browser_site import BrowserSite, html, open_browser_site
 from tests.support.browsers import browser_options
 from tests.support.leftovers import browser_processes, profile_directories
 from tests.support.probe_site import PublicNames
-from tests.support.raw_server import page
+from tests.support.raw_server import Answer, page
 
 SHELL = (
     "<!doctype html><title>app</title><div id=root></div>"
@@ -34,6 +34,11 @@ ROUTES = {
     "/leaves": html("<!doctype html><p>stays<script>location='/next'</script>"),
     "/moves": html("<!doctype html><p>x<script>history.replaceState(0,'','/moved#here')</script>"),
     "/text": html("<!doctype html><p>seen</p><p hidden>hidden</p>"),
+    "/back": html("<!doctype html><p>stays<script>history.back()</script>"),
+    "/draws": html("<!doctype html><p id=p>x<script>requestAnimationFrame(() => { p.textContent = 'drawn' })</script>"),
+    "/none": [page(b"", status="204 No Content")],
+    "/file": [page(b"abc", headers=[("Content-Disposition", "attachment; filename=x.bin")])],
+    "/never": [Answer(end="hang")],
 }
 
 
@@ -87,6 +92,36 @@ async def test_final_url_text_and_picture() -> None:
         assert (int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")) == (600, 400)
         whole = await made.render(f"{site.origin}/plain", screenshot="full", viewport=Viewport(width=40, height=50))
         assert int.from_bytes((whole.visit.screenshot or b"")[20:24], "big") > 50
+
+
+async def test_a_page_that_goes_back_is_read_as_it_is() -> None:
+    async with open_browser_site(ROUTES) as site, renderer(site) as made:
+        result = await made.render(f"{site.origin}/back")
+        assert (result.outcome, result.final_url) == (PageOutcome.OK, f"{site.origin}/back")
+        assert "stays" in result.html
+
+
+async def test_a_page_is_drawn() -> None:
+    async with open_browser_site(ROUTES) as site, renderer(site) as made:
+        assert "drawn" in (await made.render(f"{site.origin}/draws")).html
+
+
+@pytest.mark.parametrize("kind", ["shell", "full"])
+async def test_an_answer_that_is_no_document_is_told_at_once_and_a_download_with_its_name(kind: Any) -> None:
+    async with open_browser_site(ROUTES) as site, renderer(site, browser=browser_options(kind)) as made:
+        none, file = await made.render(f"{site.origin}/none"), await made.render(f"{site.origin}/file")
+    assert (none.outcome, none.visit.status, none.visit.error) == (PageOutcome.FAILED, 204, "net::ERR_ABORTED")
+    assert (file.outcome, file.visit.status, file.visit.error) == (PageOutcome.FAILED, 200, "it is a download")
+    assert [download.name for download in file.visit.downloads] == ["x.bin"]
+    assert max(none.visit.seconds, file.visit.seconds) < 10
+
+
+@pytest.mark.parametrize("kind", ["shell", "full"])
+async def test_a_document_that_does_not_come_ends_at_the_deadline(kind: Any) -> None:
+    async with open_browser_site(ROUTES) as site, renderer(site, browser=browser_options(kind), deadline=1.0) as made:
+        seen = await made.render(f"{site.origin}/never")
+    assert seen.outcome is PageOutcome.NOT_IDLE
+    assert [entry.url for entry in seen.requests] == [f"{site.origin}/never"]
 
 
 async def test_a_browser_that_is_lost_costs_its_pages_and_the_next_page_gets_a_new_one() -> None:

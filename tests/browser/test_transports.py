@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import socket
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
@@ -67,21 +68,44 @@ class SocketOther:
         await trio.aclose_forcefully(self._connection._stream)
 
 
+class Ours:
+    """The side under test, its messages taken one at a time."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+        self._taken: deque[str | Oversized] = deque()
+
+    async def receive(self) -> str | Oversized | None:
+        """The next message, None at the end."""
+        with trio.CancelScope() as enough:
+
+            def take(message: str | Oversized) -> None:
+                self._taken.append(message)
+                enough.cancel()
+
+            if not self._taken:
+                await self.transport.read(take)
+        return self._taken.popleft() if self._taken else None
+
+    async def send(self, *texts: str) -> None:
+        await self.transport.send(texts)
+
+
 @asynccontextmanager
-async def open_pipe_pair() -> AsyncIterator[tuple[Transport, Other]]:
+async def open_pipe_pair() -> AsyncIterator[tuple[Ours, Other]]:
     ours, theirs = socket.socketpair()
     for sock in (ours, theirs):
         sock.setblocking(False)
     async with trio.SocketStream(trio.socket.from_stdlib_socket(theirs)) as stream:
         transport = PipeTransport(trio.SocketStream(trio.socket.from_stdlib_socket(ours)), limit=LIMIT)
         try:
-            yield transport, PipeOther(stream)
+            yield Ours(transport), PipeOther(stream)
         finally:
             await transport.aclose()
 
 
 @asynccontextmanager
-async def open_socket_pair() -> AsyncIterator[tuple[Transport, Other]]:
+async def open_socket_pair() -> AsyncIterator[tuple[Ours, Other]]:
     accepted: list[SocketOther] = []
     ready, over = trio.Event(), trio.Event()
 
@@ -95,7 +119,7 @@ async def open_socket_pair() -> AsyncIterator[tuple[Transport, Other]]:
         transport = await open_websocket(nursery, server.port, "/devtools/browser/x", limit=LIMIT)
         await ready.wait()
         try:
-            yield transport, accepted[0]
+            yield Ours(transport), accepted[0]
         finally:
             await transport.aclose()
             over.set()
@@ -107,18 +131,18 @@ PAIRS = pytest.mark.parametrize("pair", [open_pipe_pair, open_socket_pair], ids=
 
 @PAIRS
 async def test_messages_pass_whole_and_in_order_both_ways(pair: Any) -> None:
-    async with pair() as (transport, other):
+    async with pair() as (ours, other):
         texts = ["{}", "x" * 99_000, "ä€😀", "", "{}"]
         for text in filter(None, texts):
             await other.send(text)
-            assert await transport.receive() == text
-            await transport.send(text)
+            assert await ours.receive() == text
+            await ours.send(text)
             assert await other.receive() == text
 
 
 @PAIRS
 async def test_many_messages_at_once_keep_their_order(pair: Any) -> None:
-    async with pair() as (transport, other), trio.open_nursery() as nursery:
+    async with pair() as (ours, other), trio.open_nursery() as nursery:
 
         async def send_all() -> None:
             for number in range(500):
@@ -126,12 +150,52 @@ async def test_many_messages_at_once_keep_their_order(pair: Any) -> None:
 
         nursery.start_soon(send_all)
         for number in range(500):
-            assert await transport.receive() == json.dumps({"n": number})
+            assert await ours.receive() == json.dumps({"n": number})
+
+
+@PAIRS
+async def test_many_messages_that_are_sent_in_one_piece_keep_their_order(pair: Any) -> None:
+    async with pair() as (ours, other), trio.open_nursery() as nursery:
+        texts = [json.dumps({"n": number, "x": "y" * (number * 37 % 5_000)}) for number in range(200)]
+        nursery.start_soon(ours.send, *texts)
+        for text in texts:
+            assert await other.receive() == text
+
+
+@PAIRS
+async def test_a_message_that_cannot_be_read_ends_the_transport(pair: Any) -> None:
+    def take(message: str | Oversized) -> None:
+        raise BrowserLostError("no message")
+
+    async with pair() as (ours, other):
+        await other.send("{")
+        with pytest.raises(BrowserLostError, match="no message"):
+            await ours.transport.read(take)
+
+
+@PAIRS
+async def test_nothing_is_read_while_nobody_takes_it(pair: Any) -> None:
+    async with pair() as (ours, other), trio.open_nursery() as nursery:
+        sent = 0
+
+        async def send_much() -> None:
+            nonlocal sent
+            while True:
+                await other.send("x" * 50_000)
+                sent += 1
+
+        nursery.start_soon(send_much)
+        with trio.move_on_after(0.3):
+            await trio.sleep_forever()
+        held = sent
+        assert await ours.receive() == "x" * 50_000
+        assert held < 500
+        nursery.cancel_scope.cancel()
 
 
 @PAIRS
 async def test_a_message_above_the_limit_is_skipped_and_the_next_one_comes(pair: Any) -> None:
-    async with pair() as (transport, other), trio.open_nursery() as nursery:
+    async with pair() as (ours, other), trio.open_nursery() as nursery:
         event = json.dumps({"method": "A.a", "params": {"x": "y" * 300_000}, "sessionId": SESSION}, separators=(",", ":"))
         reply = json.dumps({"id": 7, "result": {"x": "y" * 300_000}}, separators=(",", ":"))
 
@@ -140,37 +204,37 @@ async def test_a_message_above_the_limit_is_skipped_and_the_next_one_comes(pair:
                 await other.send(text)
 
         nursery.start_soon(send_all)
-        assert await transport.receive() == Oversized(size=len(event), number=None, session=SESSION)
-        assert await transport.receive() == Oversized(size=len(reply), number=7, session=None)
-        assert await transport.receive() == "{}"
+        assert await ours.receive() == Oversized(size=len(event), number=None, session=SESSION)
+        assert await ours.receive() == Oversized(size=len(reply), number=7, session=None)
+        assert await ours.receive() == "{}"
 
 
 @PAIRS
 async def test_a_message_of_exactly_the_limit_is_taken(pair: Any) -> None:
-    async with pair() as (transport, other), trio.open_nursery() as nursery:
+    async with pair() as (ours, other), trio.open_nursery() as nursery:
         nursery.start_soon(other.send, "x" * LIMIT)
-        assert await transport.receive() == "x" * LIMIT
+        assert await ours.receive() == "x" * LIMIT
         nursery.start_soon(other.send, "x" * (LIMIT + 1))
-        assert await transport.receive() == Oversized(size=LIMIT + 1, number=None, session=None)
+        assert await ours.receive() == Oversized(size=LIMIT + 1, number=None, session=None)
 
 
 @PAIRS
 async def test_the_end_of_the_other_side_is_the_end(pair: Any) -> None:
-    async with pair() as (transport, other):
+    async with pair() as (ours, other):
         await other.send("{}")
-        assert await transport.receive() == "{}"
+        assert await ours.receive() == "{}"
         await other.hang_up()
-        assert await transport.receive() is None
+        assert await ours.receive() is None
 
 
 @PAIRS
 async def test_sending_to_nobody_is_told(pair: Any) -> None:
-    async with pair() as (transport, other):
+    async with pair() as (ours, other):
         await other.hang_up()
 
         async def send_much() -> None:
             while True:
-                await transport.send("x" * 50_000)
+                await ours.send("x" * 50_000)
 
         with pytest.raises(BrowserLostError):
             await send_much()
@@ -178,19 +242,19 @@ async def test_sending_to_nobody_is_told(pair: Any) -> None:
 
 @PAIRS
 async def test_a_waiting_receiver_can_be_cancelled_and_goes_on_later(pair: Any) -> None:
-    async with pair() as (transport, other):
+    async with pair() as (ours, other):
         with trio.move_on_after(0.01) as scope:
-            await transport.receive()
+            await ours.receive()
         assert scope.cancelled_caught
         await other.send("{}")
-        assert await transport.receive() == "{}"
+        assert await ours.receive() == "{}"
 
 
 @PAIRS
 async def test_closing_does_not_wait_for_the_other_side(pair: Any) -> None:
-    async with pair() as (transport, _):
+    async with pair() as (ours, _):
         with trio.fail_after(1):
-            await transport.aclose()
+            await ours.transport.aclose()
 
 
 async def test_nobody_listens() -> None:
@@ -218,8 +282,7 @@ def test_a_pipe_reads_the_same_messages_however_they_are_cut(payloads: list[byte
     async def read() -> list[object]:
         transport = PipeTransport(Cut(b"".join(payload + b"\0" for payload in payloads)), limit=100)  # type: ignore[arg-type]  # the half
         found: list[object] = []
-        while (message := await transport.receive()) is not None:
-            found.append(message)
+        await transport.read(found.append)
         return found
 
     found = trio.run(read)
@@ -229,10 +292,10 @@ def test_a_pipe_reads_the_same_messages_however_they_are_cut(payloads: list[byte
 
 
 async def test_a_message_in_parts_is_put_together() -> None:
-    async with open_socket_pair() as (transport, other):
+    async with open_socket_pair() as (ours, other):
         connection = other._connection  # type: ignore[attr-defined]
         await other.send("{}")
-        assert await transport.receive() == "{}"
+        assert await ours.receive() == "{}"
         await connection._send(TextMessage("[1,", message_finished=False))
         await connection._send(TextMessage("2]"))
-        assert await transport.receive() == "[1,2]"
+        assert await ours.receive() == "[1,2]"

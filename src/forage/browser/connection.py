@@ -16,12 +16,13 @@ import trio
 from forage.browser.cdp import Call, CdpCore, EventHandler, JsonObject
 from forage.browser.errors import NoAnswerError
 from forage.browser.oversized import Oversized
-from forage.browser.transport import Transport
+from forage.browser.transport import Message, Transport
 from forage.errors import BrowserLostError
 
 __all__ = ["CdpConnection"]
 
 _MOST_UNSENT: Final = 20_000
+_MOST_AT_ONCE: Final = 100
 
 
 class CdpConnection:
@@ -67,24 +68,24 @@ class CdpConnection:
                 self.on_end(error)
 
     async def _read(self) -> BrowserLostError:
-        while True:
-            message = await self._transport.receive()
-            if message is None:
-                return BrowserLostError()
-            try:
-                if isinstance(message, Oversized):
-                    self._core.drop_oversized(message.number, message.session, message.size)
-                else:
-                    self._core.receive(message)
-            except BrowserLostError as exc:
-                return exc
+        try:
+            await self._transport.read(self._take)
+        except BrowserLostError as exc:
+            return exc
+        return BrowserLostError()
+
+    def _take(self, message: Message) -> None:
+        if isinstance(message, Oversized):
+            self._core.drop_oversized(message.number, message.session, message.size)
+        else:
+            self._core.receive(message)
 
     async def _write(self) -> None:
         """Everything that was posted, in order."""
         try:
             while True:
-                while self._unsent:
-                    await self._transport.send(self._unsent.popleft())
+                while unsent := self._unsent:
+                    await self._transport.send([unsent.popleft() for _ in range(min(len(unsent), _MOST_AT_ONCE))])
                 self._something_to_send = trio.Event()
                 await self._something_to_send.wait()
         except BrowserLostError:

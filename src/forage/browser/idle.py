@@ -6,7 +6,12 @@ chose, for timers that fire late. A page that polls never rests.
 
 from __future__ import annotations
 
-__all__ = ["IdleRule"]
+from typing import Final
+
+__all__ = ["ECHOES_OF_REST", "IdleRule"]
+
+ECHOES_OF_REST: Final = frozenset(["networkAlmostIdle", "networkIdle", "firstMeaningfulPaint"])
+"""Lifecycle events that say that nothing has happened for half a second. To wait as long after them again would double each wait."""
 
 
 class IdleRule:

@@ -18,7 +18,7 @@ import trio
 
 from forage.browser.cdp import Call, JsonObject
 from forage.browser.errors import CommandRefusedError
-from forage.browser.idle import IdleRule
+from forage.browser.idle import ECHOES_OF_REST, IdleRule
 from forage.browser.navigation import Navigation
 from forage.browser.notes import PageNotes
 from forage.browser.observer import RequestObserver
@@ -33,13 +33,18 @@ if TYPE_CHECKING:
 
     from forage.browser.connection import CdpConnection
     from forage.browser.page_options import PageOptions
-    from forage.egress import ProxyEvent
+    from forage.egress import JudgedUrl, ProxyEvent
 
-__all__ = ["Page"]
+__all__ = ["GIVEN_UP", "Page"]
 
 _log = logging.getLogger("forage.browser")
 
 _BUSY_SECONDS: Final = 0.5
+_IS_DOWNLOAD: Final = "it is a download"
+_NO_DOCUMENT: Final = (204, 205, 304)
+GIVEN_UP: Final = "net::ERR_ABORTED"
+"""The browser's words for an answer that is no document."""
+
 _MOST_DIALOGS: Final = 20
 _MOST_WINDOWS: Final = 10
 _MOST_SESSIONS: Final = 500
@@ -50,7 +55,7 @@ _WORKERS: Final = frozenset(["worker", "shared_worker", "service_worker"])
 class Page:
     """A page that is open. ``scope`` is around all that is done with it; `end` cancels it, once, and says why in ``outcome``.
 
-    ``left`` is set once it shows another document because it was told to go.
+    ``under_way``: it has been sent to its document. ``left`` is set once it shows another document because it was told to go.
     """
 
     def __init__(self, connection: CdpConnection, options: PageOptions, *, context: str, why_crashed: Callable[[], str | None]) -> None:
@@ -73,9 +78,12 @@ class Page:
         self._set_up: list[Call] = []
         self._attached = trio.Event()
         self._idle = IdleRule(quiet=options.quiet)
+        self._downloads = trio.Event()
+        self._stands = (False, False)
         self._changed = trio.Event()
         self._silenced = False
         self._left_early = False
+        self.under_way = False
         self.left = trio.Event()
         self._reactions: dict[str, Callable[[JsonObject, str], None]] = {
             "Target.attachedToTarget": self._attached_below,
@@ -89,6 +97,21 @@ class Page:
             "Fetch.requestPaused": self._paused,
         }
 
+    def begin_download(self, params: JsonObject) -> None:
+        """What came is for a file, and refused. Told by the browser's own session."""
+        self.notes.begin_download(params)
+        if params.get("frameId") == self.notes.root and self.navigation.shown is None:
+            self.navigation.fail(_IS_DOWNLOAD)
+            self._update_idle()
+            self._downloads.set()
+
+    async def told_of_download(self) -> None:
+        """Wait until the browser has told what it refused to save, which it does a moment after it has given up the document for it."""
+        document = None if self.navigation.request_id is None else self.requests.latest(self.navigation.request_id)
+        if self.navigation.shown is None and document is not None and document.status not in (None, *_NO_DOCUMENT):
+            with trio.move_on_after(_BUSY_SECONDS):
+                await self._downloads.wait()
+
     # the end
 
     def end(self, outcome: PageOutcome, error: str | None = None) -> None:
@@ -101,6 +124,11 @@ class Page:
         """Forget all sessions; what they still say is dropped."""
         for session in self._kinds:
             self._connection.unroute(session)
+
+    def set_out(self, url: JudgedUrl) -> None:
+        """It is about to be sent to its document."""
+        self.under_way = True
+        self.navigation.begin(url)
 
     # sessions
 
@@ -134,9 +162,15 @@ class Page:
         elif named == "popup" and sum(kind == "popup" for kind in self._kinds.values()) > _MOST_WINDOWS:
             self._connection.post("Target.closeTarget", {"targetId": target})
 
-    async def set_up(self) -> None:
-        """Wait until the root session is there and all its events are on: navigating at once would lose requests. Raises BrowserError."""
+    async def attached(self) -> None:
+        """Wait until the root session is there."""
         await self._attached.wait()
+
+    async def set_up(self) -> None:
+        """Wait until all events of the root session are on: navigating before would lose requests. Raises BrowserError.
+
+        One that waits with its document answers nothing before that has come.
+        """
         for call in self._set_up:
             try:
                 await self._connection.answer(call)
@@ -177,7 +211,8 @@ class Page:
             self.end(PageOutcome.FAILED, f"{method} could not be read")
 
     def _handle(self, method: str, params: JsonObject, session: str) -> None:
-        self._idle.last_event = trio.current_time()
+        if method != "Page.lifecycleEvent" or params.get("name") not in ECHOES_OF_REST:
+            self._idle.last_event = trio.current_time()
         kind = self._kinds.get(session, "page")
         if self.requests.observe(method, params, kind, session):
             self._requests_changed(method, params, kind, session)
@@ -236,8 +271,15 @@ class Page:
                 self.left.set()
 
     def _frame_stopped(self, params: JsonObject, session: str) -> None:
-        """The browser gives up what is left of a document that tries to leave while it is being read; there is no load event then."""
+        """The browser gives up what is left of a document that tries to leave while it is being read; there is no load event then.
+
+        It stops without one, too, where the answer is none to show: status 204, or a download.
+        """
         navigation = self.navigation
+        if params.get("frameId") == self.notes.root and navigation.request_id is not None and navigation.shown is None:
+            if navigation.error is None:
+                navigation.fail(GIVEN_UP)
+            return
         gave_up = navigation.shown is not None and navigation.left_for and navigation.shown not in self.notes.loaded
         if gave_up and params.get("frameId") == self.notes.root and not self._left_early:
             self._left_early = True
@@ -298,11 +340,12 @@ class Page:
 
     def _update_idle(self) -> None:
         rule, navigation = self._idle, self.navigation
-        before = rule.due() is not None, navigation.error is not None
         over = navigation.shown in self.notes.loaded or navigation.cut or self._silenced or self._left_early
         rule.loaded = navigation.shown is not None and over
         rule.in_flight = self.requests.in_flight
-        if before != (rule.due() is not None, navigation.error is not None):
+        stands = rule.due() is not None, navigation.error is not None
+        if stands != self._stands:
+            self._stands = stands
             self._changed.set()
 
     async def rest(self, min_wait: float) -> None:

@@ -6,30 +6,38 @@ a message above the limit is skipped and told as `Oversized`, so that one page c
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeAlias
 
 import trio
 
 from forage.browser.oversized import Oversized, Skipped
 from forage.errors import BrowserLostError
 
-__all__ = ["MESSAGE_LIMIT", "PipeTransport", "Transport"]
+__all__ = ["MESSAGE_LIMIT", "Message", "PipeTransport", "Transport"]
 
 MESSAGE_LIMIT: Final = 64 * 1024 * 1024
 """Bytes of one message. JSON may write a character in 6 bytes, so that a document of 8 MiB fits."""
 
 _BLOCK: Final = 262_144
+Message: TypeAlias = "str | Oversized"
 
 
 class Transport(Protocol):
-    """Messages to and from one browser. One task sends, one receives."""
+    """Messages to and from one browser. One task sends, one reads."""
 
-    async def send(self, text: str) -> None:
-        """Send one message. Raises BrowserLostError; a send that was cancelled leaves the transport unusable."""
+    async def send(self, texts: Sequence[str]) -> None:
+        """Send messages, in one piece where they fit: each piece wakes the browser.
+
+        Raises BrowserLostError; a send that was cancelled leaves the transport unusable.
+        """
         ...
 
-    async def receive(self) -> str | Oversized | None:
-        """The next message, None at the end. Raises BrowserLostError."""
+    async def read(self, take: Callable[[Message], None]) -> None:
+        """Hand each message to ``take`` as it comes, until the end. ``take`` may raise BrowserLostError, which ends the transport.
+
+        Nothing is read while this does not run; it may be cancelled and called again.
+        """
         ...
 
     async def aclose(self) -> None:
@@ -47,26 +55,25 @@ class PipeTransport:
         self._searched = 0
         self._skipped: Skipped | None = None
 
-    async def send(self, text: str) -> None:
+    async def send(self, texts: Sequence[str]) -> None:
         try:
-            await self._stream.send_all(text.encode() + b"\0")
+            await self._stream.send_all(b"".join(text.encode() + b"\0" for text in texts))
         except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
             raise BrowserLostError from exc
 
-    async def receive(self) -> str | Oversized | None:
+    async def read(self, take: Callable[[Message], None]) -> None:
         while True:
-            message = self._next()
-            if message is not None:
-                return message
+            while (message := self._next()) is not None:
+                take(message)
             try:
                 data = await self._stream.receive_some(_BLOCK)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
-                return None
+                return
             if not data:
-                return None
+                return
             self._buffer += data
 
-    def _next(self) -> str | Oversized | None:
+    def _next(self) -> Message | None:
         end = self._buffer.find(b"\0", self._searched)
         if self._skipped is None and (end > self._limit or (end < 0 and len(self._buffer) > self._limit)):
             self._skipped = Skipped()

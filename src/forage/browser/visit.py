@@ -14,7 +14,7 @@ import attrs
 import trio
 
 from forage.browser.errors import CommandRefusedError, NoAnswerError, PageGoneError
-from forage.browser.page import Page
+from forage.browser.page import GIVEN_UP, Page
 from forage.browser.reading import PageReader, TooLargeError
 from forage.browser.request_log import (
     BrowserFacts,
@@ -30,7 +30,7 @@ from forage.browser.request_log import (
 )
 from forage.browser.union import NamedRequest, unite
 from forage.browser.wording import text_of
-from forage.egress import judge_url
+from forage.egress import JudgedUrl, judge_url
 from forage.errors import BrowserError, BrowserLostError, EgressCode, EgressDeniedError
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ async def visit_page(browser: Browser, url: str, options: PageOptions, *, now: C
         return made if page is None else _seen(made, page, read)
 
     try:
-        judge_url(url, options.egress.policy)
+        judged = judge_url(url, options.egress.policy)
     except EgressDeniedError as exc:
         bad = exc.code is EgressCode.INVALID_SCHEME
         outcome = PageOutcome.SCHEME if bad else PageOutcome.FAILED
@@ -125,9 +125,9 @@ async def visit_page(browser: Browser, url: str, options: PageOptions, *, now: C
     page: Page | None = None
     read = _Read()
     try:
-        async with browser.open_page(options) as page:
+        async with browser.open_page(options, judged) as page:
             with page.scope:
-                await _steps(page, url, options, read)
+                await _steps(page, judged, options, read)
     except BrowserLostError as exc:
         return ended(page, PageOutcome.BROWSER_LOST, str(exc), read)
     except BrowserError as exc:
@@ -137,7 +137,7 @@ async def visit_page(browser: Browser, url: str, options: PageOptions, *, now: C
     return ended(page, PageOutcome.NOT_IDLE if read.late else PageOutcome.OK, None, read)
 
 
-async def _steps(page: Page, url: str, options: PageOptions, read: _Read) -> None:
+async def _steps(page: Page, url: JudgedUrl, options: PageOptions, read: _Read) -> None:
     """All of it, on an open page. How it ends otherwise than well is told to the page."""
     reader = PageReader(page, options.answer_seconds)
     try:
@@ -170,13 +170,17 @@ async def _steps(page: Page, url: str, options: PageOptions, read: _Read) -> Non
         read.stopped = reader.stopped
 
 
-async def _load(page: Page, url: str, options: PageOptions, reader: PageReader) -> None:
-    page.navigation.begin(page.navigation.judged(url))
-    answer = await page.call("Page.navigate", {"url": url}, seconds=options.deadline + 1)
-    if "errorText" in answer:
-        page.navigation.fail("it is a download" if answer.get("isDownload") is True else text_of(answer, "errorText"))
-        return
+async def _load(page: Page, url: JudgedUrl, options: PageOptions, reader: PageReader) -> None:
+    if not page.under_way:
+        page.set_out(url)
+        answer = await page.call("Page.navigate", {"url": url.url}, seconds=options.deadline + 1)
+        if "errorText" in answer:
+            page.navigation.fail(text_of(answer, "errorText"))
     await page.rest(options.min_wait)
+    if page.navigation.error == GIVEN_UP:
+        await page.told_of_download()
+    if page.navigation.shown is not None:
+        await page.set_up()
     if options.scroll and page.navigation.error is None:
         await reader.scroll_to_end()
         page.expect_events()

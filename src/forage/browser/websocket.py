@@ -6,14 +6,14 @@ ever one on loopback; on machines that others use the pipe is the better transpo
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import trio
 import trio_websocket
 
 from forage.browser.frames import FrameGate
-from forage.browser.oversized import Oversized
-from forage.browser.transport import MESSAGE_LIMIT
+from forage.browser.transport import MESSAGE_LIMIT, Message
 from forage.errors import BrowserLostError
 
 __all__ = ["WebSocketTransport", "open_websocket"]
@@ -23,16 +23,34 @@ _ROOM: Final = 4_096
 
 
 class _GatedStream(trio.abc.Stream):
-    """A stream whose incoming bytes pass a `FrameGate`. No more is read of it before the messages that came are taken."""
+    """A stream whose incoming bytes pass a `FrameGate`. No more is read of it before the messages that came are taken.
+
+    They are taken within the task that reads: to wake another one for each block would cost as much as what is done with them.
+    """
 
     def __init__(self, stream: trio.SocketStream, limit: int) -> None:
         self._stream = stream
         self._gate = FrameGate(limit)
-        self._some, self._none = trio.Event(), trio.Event()
-        self._over = False
+        self._take: Callable[[Message], None] | None = None
+        self._reading, self._over = trio.Event(), trio.Event()
+        self._failure: BrowserLostError | None = None
+        self._held: list[bytes] | None = None
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        await self._stream.send_all(data)
+        if self._held is None:
+            await self._stream.send_all(data)
+        else:
+            self._held.append(bytes(data))
+
+    def hold(self) -> None:
+        """Keep what is sent until it is released."""
+        self._held = []
+
+    async def release(self) -> None:
+        """Send what was kept, in one piece."""
+        held, self._held = self._held, None
+        if held:
+            await self._stream.send_all(b"".join(held))
 
     async def wait_send_all_might_not_block(self) -> None:
         await self._stream.wait_send_all_might_not_block()
@@ -41,10 +59,10 @@ class _GatedStream(trio.abc.Stream):
         try:
             while data := bytes(await self._stream.receive_some(max_bytes)):
                 passed = self._gate.feed(data)
-                if self._gate.messages:
-                    self._none = trio.Event()
-                    self._some.set()
-                    await self._none.wait()
+                self._hand_on()
+                while self._gate.messages and not self._over.is_set():
+                    await self._reading.wait()
+                    self._hand_on()
                 if passed:
                     return passed
         except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -53,28 +71,36 @@ class _GatedStream(trio.abc.Stream):
         self._end()
         return b""
 
-    async def message(self) -> str | Oversized | None:
-        """The next message that was taken out, None at the end of the stream."""
-        messages = self._gate.messages
-        while not messages:
-            if self._over:
-                return None
-            self._some = trio.Event()
-            await self._some.wait()
-        found = messages.popleft()
-        if not messages:
-            self._none.set()
-        return found
+    async def read(self, take: Callable[[Message], None]) -> None:
+        """Have ``take`` called with each message, until the end of the stream. Raises what it raised."""
+        self._take = take
+        self._hand_on()
+        self._reading.set()
+        try:
+            await self._over.wait()
+        finally:
+            self._take = None
+            self._reading = trio.Event()
+        if self._failure is not None:
+            raise self._failure
 
     def add(self, message: str) -> None:
         """A message that came in parts, which the reader has put together."""
         self._gate.messages.append(message)
-        self._some.set()
+        self._hand_on()
+
+    def _hand_on(self) -> None:
+        messages = self._gate.messages
+        try:
+            while messages and self._take is not None and self._failure is None:
+                self._take(messages.popleft())
+        except BrowserLostError as exc:
+            self._failure = exc
+            self._end()
 
     def _end(self) -> None:
-        self._over = True
-        self._some.set()
-        self._none.set()
+        self._over.set()
+        self._reading.set()
 
     async def aclose(self) -> None:
         self._end()
@@ -88,14 +114,17 @@ class WebSocketTransport:
         self._socket = socket
         self._stream = stream
 
-    async def send(self, text: str) -> None:
+    async def send(self, texts: Sequence[str]) -> None:
         try:
-            await self._socket.send_message(text)
-        except trio_websocket.ConnectionClosed as exc:
+            self._stream.hold()
+            for text in texts:
+                await self._socket.send_message(text)
+            await self._stream.release()
+        except (trio_websocket.ConnectionClosed, trio.BrokenResourceError, trio.ClosedResourceError) as exc:
             raise BrowserLostError from exc
 
-    async def receive(self) -> str | Oversized | None:
-        return await self._stream.message()
+    async def read(self, take: Callable[[Message], None]) -> None:
+        await self._stream.read(take)
 
     async def collect(self) -> None:
         """Take over the messages that came in parts, until the end."""

@@ -34,6 +34,7 @@ __all__ = ["Proxy", "ProxyEvent", "ProxyLimits", "ProxyRules", "deny_all", "only
 
 _BACKLOG: Final = 128
 _PAUSE_SECONDS: Final = 0.1  # until descriptors are free again
+_LOOK_SECONDS: Final = 0.1  # how much longer than allowed a connection may be silent
 _SHORTAGE: Final = frozenset([errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
 
 
@@ -47,7 +48,8 @@ class Proxy:
         self.port: int
         self.host, self.port = listener.getsockname()[:2]
         self.limit_reached: str | None = None
-        self._open = 0
+        self._open: set[ClientConnection] = set()
+        self._nobody = trio.lowlevel.ParkingLot()
         self._number = 0
 
     @property
@@ -58,7 +60,7 @@ class Proxy:
     @property
     def connections(self) -> int:
         """Connections of clients that are open now."""
-        return self._open
+        return len(self._open)
 
     @property
     def bytes_up(self) -> int:
@@ -76,6 +78,7 @@ class Proxy:
             task_status.started()
             if self._shared.limits.seconds is not None:
                 nursery.start_soon(self._out_of_time, self._shared.limits.seconds)
+            nursery.start_soon(self._look)
             while True:
                 await trio.lowlevel.wait_readable(self._listener)
                 try:
@@ -94,9 +97,10 @@ class Proxy:
         host, port = place[:2]
         client = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         connection = ClientConnection(self._shared, Peer(sock), number=self._number, client=client)
-        limit = self._shared.budget.used_up or ("connections" if self._open >= self._shared.limits.connections else None)
+        limit = self._shared.budget.used_up or ("connections" if len(self._open) >= self._shared.limits.connections else None)
         if limit is None:
-            self._open += 1
+            self._open.add(connection)
+            self._nobody.unpark()
             nursery.start_soon(self._run, connection)
             return
         self.limit_reached = self.limit_reached or limit
@@ -107,8 +111,18 @@ class Proxy:
         try:
             await connection.run()
         finally:
-            self._open -= 1
+            self._open.discard(connection)
             self.limit_reached = self.limit_reached or self._shared.budget.used_up
+
+    async def _look(self) -> None:
+        """One task for all connections, and none of its time while there is none."""
+        while True:
+            if not self._open:
+                await self._nobody.park()
+            await trio.sleep(_LOOK_SECONDS)
+            now = trio.current_time()
+            for connection in self._open:
+                connection.look(now)
 
     async def _out_of_time(self, seconds: float) -> None:
         await trio.sleep(seconds)

@@ -62,7 +62,7 @@ def _now() -> str:
 
 
 class Account:
-    """The account of one connection. ``scope`` goes around all that it does, and ends when it was silent for too long.
+    """The account of one connection. ``scope`` goes around all that it does.
 
     ``tell`` is called with each event and raises ListenerFailedError; so do the methods that tell.
     """
@@ -72,7 +72,8 @@ class Account:
         self._budget = budget
         self._tell = tell
         self._begun = trio.current_time()
-        self._seconds = float("inf")
+        self._silence = float("inf")
+        self._due = float("inf")
         self._number = number
         self._client = client
         self._method = ""
@@ -89,12 +90,16 @@ class Account:
 
     def allow_silence(self, seconds: float) -> None:
         """From now on, ``seconds`` without a byte end the connection."""
-        self._seconds = seconds
-        self.scope.deadline = trio.current_time() + seconds
+        self._silence = seconds
+        self._due = trio.current_time() + seconds
+
+    def is_silent(self, now: float) -> bool:
+        """Whether it has been silent for too long."""
+        return now > self._due
 
     def moved(self, _: int = 0) -> None:
         """Bytes came or went."""
-        self.scope.deadline = trio.current_time() + self._seconds
+        self._due = trio.current_time() + self._silence
 
     def up(self, size: int) -> None:
         """Bytes came from the client. Raises LimitReachedError."""

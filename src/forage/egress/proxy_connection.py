@@ -17,7 +17,6 @@ from contextlib import suppress
 from typing import Final
 
 import attrs
-import trio
 
 from forage.egress.connector import PinnedConnector
 from forage.egress.framing import body_framing
@@ -62,6 +61,8 @@ class ClientConnection:
         self._limits = shared.limits
         self._peer = peer
         self._account = Account(shared.rules, shared.budget, shared.tell, number=number, client=client)
+        self._exchanging = False
+        self._ended: Outcome = "idle"
 
     async def run(self) -> None:
         """Serve the request. Raises nothing of its own: whatever goes wrong is a refusal or an outcome, and told."""
@@ -73,7 +74,7 @@ class ClientConnection:
                 account.allow_silence(self._limits.head_seconds)
                 outcome = await self._serve()
             if account.scope.cancelled_caught:
-                outcome = "idle"
+                outcome = self._ended
         except Exception as exc:  # noqa: BLE001 - the guard fails closed
             outcome = self._outcome_of(exc)
         finally:
@@ -81,6 +82,16 @@ class ClientConnection:
             self._peer.close()
             with suppress(ListenerFailedError):  # it ends the proxy by itself
                 account.end(outcome)
+
+    def look(self, now: float) -> None:
+        """End it when it has been silent for too long, and when its client went away: a page that is left must not keep its requests
+        running. To be called every now and then: a deadline and a watching task of its own would cost as much as the rest of a request.
+        """
+        if self._exchanging and self._peer.has_left():
+            self._ended = "client-lost"
+            self._account.scope.cancel()
+        elif self._account.is_silent(now):
+            self._account.scope.cancel()
 
     def refuse(self, limit: str) -> None:
         """Close without a look at the request: the proxy has no room for it. Raises ListenerFailedError."""
@@ -95,6 +106,10 @@ class ClientConnection:
             return "cancelled"
         if isinstance(exc, FetchError):
             return "upstream-lost"
+        if isinstance(exc, EgressError):
+            with suppress(ListenerFailedError):
+                self._account.deny(exc)
+            return "complete"
         with suppress(ListenerFailedError):
             if isinstance(exc, LimitReachedError):
                 self._account.refuse(LIMIT, str(exc))
@@ -154,26 +169,27 @@ class ClientConnection:
     # absolute form
 
     async def _forward(self, request: ProxyRequest, rest: bytes) -> Outcome:
-        try:
-            judged = self._judge(request.target)
-            if judged.scheme != "http":  # a client that wants TLS makes it itself, through a tunnel
-                raise EgressDeniedError(EgressCode.INVALID_SCHEME, judged.host, rule="proxy")
-        except EgressDeniedError as exc:
-            self._account.deny(exc)
-            return "complete"
+        """Raises EgressError."""
+        judged = self._judge(request.target)
+        if judged.scheme != "http":  # a client that wants TLS makes it itself, through a tunnel
+            raise EgressDeniedError(EgressCode.INVALID_SCHEME, judged.host, rule="proxy")
         body = await self._read_body(request, rest)
         self._account.allow_silence(self._limits.connect_seconds)
-        outcome: Outcome = "client-lost"
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._watch, nursery.cancel_scope)
-            outcome = await self._exchange(request, judged, body)
-            nursery.cancel_scope.cancel()  # nobody needs to watch any more
-        return outcome
-
-    async def _watch(self, scope: trio.CancelScope) -> None:
-        """End the exchange of a client that went away: a page that is left must not keep its requests running."""
-        if await self._peer.left():
-            scope.cancel()
+        self._exchanging = True
+        opened = await self._shared.session.begin(
+            judged,
+            method=request.method,
+            headers=request.headers,
+            body=body,
+            max_body_bytes=_ANY_LENGTH,
+            decode=False,
+            on_bytes=self._account.moved,
+            on_connection=self._connected,
+        )
+        try:
+            return await self._answer(request, opened)
+        finally:
+            opened.close()
 
     async def _read_body(self, request: ProxyRequest, rest: bytes) -> bytes:
         """The whole body, so that its framing is settled before anything is dialled. Raises MalformedRequestError, LimitReachedError."""
@@ -205,31 +221,6 @@ class ClientConnection:
                 self._account.up(len(rest))
         except FetchError as exc:
             raise MalformedRequestError("a body that is framed wrongly") from exc
-
-    async def _exchange(self, request: ProxyRequest, judged: JudgedUrl, body: bytes) -> Outcome:
-        """Ask the target and pass its answer on. Raises nothing, as a nursery would put it in a group."""
-        opened: OpenExchange | None = None
-        try:
-            opened = await self._shared.session.begin(
-                judged,
-                method=request.method,
-                headers=request.headers,
-                body=body,
-                max_body_bytes=_ANY_LENGTH,
-                decode=False,
-                on_bytes=self._account.moved,
-                on_connection=self._connected,
-            )
-            return await self._answer(request, opened)
-        except EgressError as exc:
-            with suppress(ListenerFailedError):
-                self._account.deny(exc)
-            return "complete"
-        except Exception as exc:  # noqa: BLE001 - told as an outcome
-            return self._outcome_of(exc)
-        finally:
-            if opened is not None:
-                opened.close()
 
     async def _answer(self, request: ProxyRequest, opened: OpenExchange) -> Outcome:
         """Pass the answer on as it comes, content codings untouched; an answer that breaks off must not look whole."""

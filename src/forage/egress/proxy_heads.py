@@ -8,8 +8,8 @@ two neighbours only (RFC 9110 section 7.6.1) and stop here. It judges no URL.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -24,6 +24,8 @@ _FIELD: Final = re.compile(rb"(" + _TOKEN + rb"):[ \t]*([\t\x20-\x7e\x80-\xff]*)
 _AUTHORITY: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:@/?#%\\\[\]]+):([1-9][0-9]{0,4})", re.ASCII)
 _LENGTH: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
 _MOST_FIELDS: Final = 256
+_Field: TypeAlias = tuple[bytes, bytes, bytes]
+"""The name in lower case, the name and the value as they came."""
 # Between a client and the proxy only. Alt-Svc and its kin would send later requests to another place, past the proxy.
 _HOP_BY_HOP: Final = frozenset(
     [b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade", b"alt-svc", b"http2-settings"]
@@ -80,43 +82,47 @@ def parse_request(raw: bytes) -> ProxyRequest:
     if len(lines) > _MOST_FIELDS:
         raise MalformedRequestError(f"more than {_MOST_FIELDS} fields")
     method, target, minor = found.groups()
-    fields = [_field(text) for text in lines]
+    fields = _fields(lines)
     minor_version = int(minor)
     framing = _framing(fields, minor_version)
     if method == b"CONNECT" and framing.kind != "none":
         raise MalformedRequestError("a tunnel with a body")  # RFC 9110 9.3.6: what follows would be read as both
-    dropped = _nominated(fields) | _HOP_BY_HOP
+    dropped = {*_nominated(fields), *_HOP_BY_HOP}
     return ProxyRequest(
         method=method.decode("ascii"),
         target=target.decode("ascii"),
         minor_version=minor_version,
         headers=tuple(
             (name.decode("ascii"), value.decode("latin-1"))
-            for name, value in fields
-            if (lower := name.lower()) not in dropped and not lower.startswith(b"proxy-")
+            for lower, name, value in fields
+            if lower not in dropped and not lower.startswith(b"proxy-")
         ),
         framing=framing,
-        expects_continue=minor_version > 0 and any(name.lower() == b"expect" for name, _ in fields),
+        expects_continue=minor_version > 0 and any(lower == b"expect" for lower, _, _ in fields),
     )
 
 
-def _field(line: bytes) -> tuple[bytes, bytes]:
-    found = _FIELD.fullmatch(line)
-    if found is None:
-        raise MalformedRequestError("a field that is not one line of name and value")
-    return found[1], found[2].rstrip(b" \t")
+def _fields(lines: Iterable[bytes]) -> list[_Field]:
+    fields: list[_Field] = []
+    for line in lines:
+        found = _FIELD.fullmatch(line)
+        if found is None:
+            raise MalformedRequestError("a field that is not one line of name and value")
+        name, value = found.groups()
+        fields.append((name.lower(), name, value.rstrip(b" \t")))
+    return fields
 
 
-def _values(fields: Iterable[tuple[bytes, bytes]], wanted: bytes) -> list[str]:
-    return [value.decode("latin-1") for name, value in fields if name.lower() == wanted]
+def _values(fields: Iterable[_Field], wanted: bytes) -> list[str]:
+    return [value.decode("latin-1") for lower, _, value in fields if lower == wanted]
 
 
-def _nominated(fields: Iterable[tuple[bytes, bytes]]) -> set[bytes]:
+def _nominated(fields: Iterable[_Field]) -> Iterator[bytes]:
     """Names that Connection says are for this hop only."""
-    return {part.strip(" \t").lower().encode("latin-1") for value in _values(fields, b"connection") for part in value.split(",")}
+    return (part.strip(" \t").lower().encode("latin-1") for value in _values(fields, b"connection") for part in value.split(","))
 
 
-def _framing(fields: Iterable[tuple[bytes, bytes]], minor_version: int) -> Framing:
+def _framing(fields: Iterable[_Field], minor_version: int) -> Framing:
     """How the body of a request is framed (RFC 9112 section 6), every doubtful case refused: request smuggling lives there."""
     codings, lengths = _values(fields, b"transfer-encoding"), _values(fields, b"content-length")
     if codings:

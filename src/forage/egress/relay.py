@@ -64,9 +64,8 @@ class Peer:
                 return
             view = memoryview(view)[taken:]
 
-    async def left(self) -> bool:
-        """Wait until something arrives, leave it there, and say whether it was the end."""
-        await trio.lowlevel.wait_readable(self._socket)
+    def has_left(self) -> bool:
+        """Whether the other end has gone, as far as that can be seen; what has arrived stays there."""
         try:
             return not self._socket.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
