@@ -118,6 +118,23 @@ def test_interrupt_while_the_command_loads_leaves_no_traceback() -> None:
     assert (done.returncode, done.stderr) == (11, "")
 
 
+def test_an_interrupt_that_a_loading_module_loses_is_told_all_the_same() -> None:
+    script = """if True:
+        import signal, sys, forage.cli
+        class Careless:
+            def find_spec(self, name, *_):
+                if name == "trio":
+                    try:
+                        signal.raise_signal(signal.SIGINT)
+                    except BaseException:
+                        pass
+        sys.meta_path.insert(0, Careless())
+        sys.exit(forage.cli.main(["egress", "check", "http://10.0.0.1/"]))
+    """
+    done = subprocess.run([COMMAND[0], "-c", script], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (11, "", "")
+
+
 def test_loading_the_command_waits_with_all_that_is_slow() -> None:
     script = "import sys, forage.cli; sys.exit('trio' in sys.modules)"
     assert subprocess.run([COMMAND[0], "-c", script], timeout=30, check=False).returncode == 0

@@ -325,7 +325,8 @@ HERE = """if True:
         root = Path(folder, "root")
         async with EgressSession(archive_egress(base)) as session:
             async def once():
-                report = await crawl(urls, root=root, fetch=GuardedArchive(session, base=base), probe=PageReader(), delay=0.0, attempts=1)
+                fetch = GuardedArchive(session, base=base)
+                report = await crawl(urls, root=root, fetch=fetch, probe=PageReader(), delay=0.0, attempts=1, documents=1)
                 return [(result.status.value, result.members.get("error")) for result in report.results]
             print(await once())
             if prepared:

@@ -13,7 +13,9 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -65,8 +67,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Keys and URLs of strangers may hold what no encoding takes: a lone surrogate becomes its escape, in JSON the very same one.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        build_parser().parse_args(argv, args)
-        code = _run(args)
+        with _interrupts_held():
+            run = _load(argv, args)
+        code = run()
         sys.stdout.flush()
     except _FORESEEN as exc:
         return _explain(args, exc)
@@ -79,13 +82,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _run(args: argparse.Namespace) -> int:
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """An interrupt within the block is raised at its end: modules that are being loaded may lose it, or make another error of it."""
+    here = threading.current_thread() is threading.main_thread()
+    if not here or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    came: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if came:
+        raise KeyboardInterrupt
+
+
+def _load(argv: Sequence[str] | None, args: argparse.Namespace) -> Callable[[], int]:
+    """Read the command line into ``args``; what is left to be run."""
+    build_parser().parse_args(argv, args)
     import trio  # not above: an interrupt while it loads must be told like any other
 
     run = import_module(f"forage.cli.{args.command}").run
     # An interrupt waits for the next checkpoint of the command's own task: in the middle of anything else it could break what nothing
     # expects to be broken, and what is said about that would hide that it was the user.
-    return int(trio.run(functools.partial(run, args, sys.stdout, sys.stderr), restrict_keyboard_interrupt_to_checkpoints=True))
+    work = functools.partial(run, args, sys.stdout, sys.stderr)
+    return lambda: int(trio.run(work, restrict_keyboard_interrupt_to_checkpoints=True))
 
 
 _FORESEEN = (ForageError, KeyboardInterrupt, OSError)
