@@ -110,6 +110,7 @@ async def test_output_that_cannot_be_written_is_one_line_and_exit_code_1() -> No
 def test_interrupt_while_the_command_loads_leaves_no_traceback() -> None:
     script = """if True:
         import signal, sys, forage.cli
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has its background jobs ignore it
         signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
         signal.setitimer(signal.ITIMER_REAL, 0.01)
         sys.exit(forage.cli.main(["egress", "proxy"]))
@@ -128,6 +129,7 @@ def test_an_interrupt_that_a_loading_module_loses_is_told_all_the_same() -> None
                         signal.raise_signal(signal.SIGINT)
                     except BaseException:
                         pass
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.meta_path.insert(0, Careless())
         sys.exit(forage.cli.main(["egress", "check", "http://10.0.0.1/"]))
     """

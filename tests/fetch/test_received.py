@@ -30,6 +30,15 @@ async def received(given: Answer, threads: trio.CapacityLimiter) -> Snapshot:
 
 @pytest.mark.parametrize("charset", ["gb18030", "gbk", "big5", "euc-jp", "euc-kr", "shift_jis", "iso-2022-jp"])
 async def test_a_page_that_decodes_slowly_does_not_stall_the_others(charset: str) -> None:
+    for _ in range(3):  # on a busy machine others may stall it
+        longest, whole = await stalled_by(charset)
+        if longest < max(0.2, whole / 2):
+            return
+    pytest.fail(f"nothing else ran for {longest:.2f} s of {whole:.2f} s, three times")
+
+
+async def stalled_by(charset: str) -> tuple[float, float]:
+    """How long nothing else ran while a page was decoded, and how long that took."""
     longest, last = 0.0, time.perf_counter()
 
     async def tick() -> None:
@@ -49,7 +58,7 @@ async def test_a_page_that_decodes_slowly_does_not_stall_the_others(charset: str
         whole = time.perf_counter() - began
         nursery.cancel_scope.cancel()
     assert snapshot.raw_bytes == body
-    assert longest < max(0.2, whole / 2)
+    return longest, whole
 
 
 async def test_a_cancel_does_not_wait_for_a_page_that_decodes_slowly() -> None:
